@@ -38,5 +38,6 @@ package bpf
 //go:generate compile -type count_key -type count_value -type trap_counts -type alloc_program -type probe_limits Alloc alloc.bpf.c
 //go:generate compile -type branch_head Branch branch.bpf.c
 //go:generate compile -type jump_cookie -type jump_limit -type jump_breakpoint -type jump_thread -type jump_count -type jump_operand -type jump_target -type executed Jump jump.bpf.c
+//go:generate compile PIDNS pidns.bpf.c
 //go:generate compile -type symbol -type context KSym ksym.bpf.c
 //go:generate compile -type unwind_rule -type unwind_mapping -type unwind_process -type unwind_page_state -type unwind_asking -type unwind_request -type unwind_task -type label_process -type label_kind -type runtime_process -type runtime_program -type runtime_range -type runtime_file -type runtime_program_limit -type python_process -type v8_process -type hotspot_heap -type hotspot_process -type hotspot_bytes -type ruby_process -type runtime_local -type runtime_local_model -type runtime_kind -type python_thread -type python_entry -type unwind_kind -type unwind_chain -type unwind_slot -type unwind_rule_index -type unwind_request_type -type unwind_shift -type unwind_rows -type unwind_layout_bits -type hash_constant Unwind unwind.bpf.c

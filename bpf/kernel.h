@@ -156,6 +156,19 @@ struct thread_info {
 };
 #endif
 
+struct pid_namespace;
+
+/* The number of a task in a PID namespace. */
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level; /* of the task's own namespace; the initial one has 0 */
+	struct upid numbers[]; /* one for each level, up to its own */
+};
+
 struct task_struct {
 #if defined(__TARGET_ARCH_x86)
 	struct thread_info thread_info;
@@ -168,6 +181,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	int pid;
 	int tgid;
+	struct pid *thread_pid;
 	struct task_struct *parent; /* the tracer, if there is one */
 	struct task_struct *group_leader;
 	u64 start_boottime;

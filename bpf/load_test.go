@@ -294,7 +294,11 @@ func testLoad(t *testing.T, objects io.Closer, program **ebpf.Program, load func
 // program. Verification is most of the time that fulgur takes to start. Before Linux 6.5, a
 // scalar that differs between two paths to the same code can multiply it: see unwind_loop()
 // and class_of(). Linux 6.1 needs the most, up to 55 092: 4600 of them plan and send snapshots.
-const maxVerified = 56_000
+// The IDs of a PID namespace take more, up to 57 965 in all.
+const (
+	maxVerified        = 56_000
+	maxVerifiedInPIDNS = 59_000
+)
 
 func checkVerified(t *testing.T, program *ebpf.Program) {
 	t.Helper()
@@ -307,7 +311,11 @@ func checkVerified(t *testing.T, program *ebpf.Program) {
 		return // before Linux 5.16
 	}
 	t.Logf("%s: %d instructions verified", info.Name, n)
-	if n > maxVerified {
-		t.Errorf("got %d verified instructions of %s, want at most %d", n, info.Name, maxVerified)
+	most := uint32(maxVerified)
+	if bpf.InPIDNamespace() {
+		most = maxVerifiedInPIDNS
+	}
+	if n > most {
+		t.Errorf("got %d verified instructions of %s, want at most %d", n, info.Name, most)
 	}
 }

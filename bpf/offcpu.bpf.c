@@ -245,7 +245,7 @@ static __always_inline bool thread_wanted(struct task_struct *task, u32 state)
 {
 	bool kernel = task_flags(task) & PF_KTHREAD;
 
-	if (task_pid(task) == 0 || state == STATE_DEAD || !(states & state))
+	if (task_is_idle(task) || state == STATE_DEAD || !(states & state))
 		return false;
 	return kind == THREADS_ALL || (kind == THREADS_KERNEL) == kernel;
 }
@@ -661,7 +661,7 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 			return 0;
 	}
 	/* A command is stopped before its first instruction until its release. */
-	if (state == STATE_TRACED && task_tgid(task->parent) == bpf_get_current_pid_tgid() >> 32)
+	if (state == STATE_TRACED && task_tgid(task->parent) == task_tgid(current_task()))
 		return 0;
 	scratch = stack_scratch(SCRATCH_ITERATOR);
 	copy = bpf_map_lookup_elem(&offcpu_copy, &zero);

@@ -124,6 +124,7 @@ int oncpu(struct bpf_perf_event_data *ctx)
 	struct stack_scratch *scratch;
 	struct stack_record *rec;
 	struct stats *stats;
+	bool outside;
 
 	/*
 	 * Only this program changes these counters, and it does not interrupt itself. An atomic
@@ -134,12 +135,13 @@ int oncpu(struct bpf_perf_event_data *ctx)
 		return 0;
 	stats->n[STAT_RUNS]++;
 	stats->n[STAT_PERIODS] += weight;
-	if (task_pid(task) == 0 && !include_idle) {
+	if (task_is_idle(task) && !include_idle) {
 		stats->n[STAT_IDLE_PERIODS] += weight;
 		return 0;
 	}
+	outside = target == TARGET_ALL && task_is_outside(task);
 	/* The counters above are compared with those of the perf events. */
-	if (!gate_is_open() || !target_has(task))
+	if (!gate_is_open() || !(outside || target_has(task)))
 		return 0;
 	scratch = stack_scratch(SCRATCH_SAMPLE);
 	if (!scratch)
@@ -147,6 +149,13 @@ int oncpu(struct bpf_perf_event_data *ctx)
 	rec = &scratch->record;
 
 	stats->n[STAT_SAMPLES]++;
+	if (outside) {
+		/* All are the same stack, without frames. */
+		stack_begin(rec, NULL);
+		__builtin_memcpy(rec->comm, "[outside]", sizeof("[outside]"));
+		take(scratch, bpf_get_smp_processor_id(), weight);
+		return 0;
+	}
 	stack_begin(rec, task);
 	task_comm(task, rec->comm);
 	if (!skip_kernel_stack && !regs_in_user(ctx))

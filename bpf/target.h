@@ -21,7 +21,7 @@
 #include <bpf/bpf_tracing.h>
 
 enum target_mode {
-	TARGET_ALL = 0,
+	TARGET_ALL = 0, /* in fulgur's PID namespace */
 	TARGET_CGROUP = 1, /* target_cgroup and the groups below it */
 	TARGET_PROCESSES = 2, /* thread groups in target_ids */
 	TARGET_THREADS = 3, /* threads in target_ids */
@@ -84,14 +84,15 @@ static __always_inline bool target_lists(struct task_struct *task)
 	case TARGET_THREADS:
 		return target_owns(task_pid(task), task_start(task));
 	}
-	return true;
+	return !task_is_outside(task);
 }
 
 /* Whether task, which is current, belongs to the target. */
 static __always_inline bool target_has(struct task_struct *task)
 {
 	if (target == TARGET_CGROUP)
-		return bpf_current_task_under_cgroup(&target_cgroup, 0) == 1;
+		return !task_is_outside(task) &&
+		       bpf_current_task_under_cgroup(&target_cgroup, 0) == 1;
 	return target_lists(task);
 }
 
@@ -121,7 +122,7 @@ static __always_inline bool target_has_in_cgroup(struct task_struct *task)
 static __always_inline bool target_has_other(struct task_struct *task)
 {
 	if (target == TARGET_CGROUP)
-		return target_has_in_cgroup(task);
+		return !task_is_outside(task) && target_has_in_cgroup(task);
 	return target_lists(task);
 }
 
@@ -136,7 +137,7 @@ int BPF_PROG(target_fork, struct task_struct *child)
 	u64 start = task_start(child);
 	u32 id = task_tgid(child);
 
-	if (task_tgid(parent) != task_tgid(child) &&
+	if (task_leads(child) &&
 	    target_owns(task_tgid(parent), process_start(parent)) &&
 	    bpf_map_update_elem(&target_ids, &id, &start, BPF_ANY))
 		stat_add(STAT_UNTRACKED, 1);
@@ -152,7 +153,7 @@ int BPF_PROG(target_free, struct task_struct *task)
 {
 	u32 id = task_pid(task);
 
-	if ((target == TARGET_THREADS || task_pid(task) == task_tgid(task)) &&
+	if ((target == TARGET_THREADS || task_leads(task)) &&
 	    target_owns(id, task_start(task))) {
 		bpf_map_delete_elem(&target_ids, &id);
 		target_only_start = TARGET_GONE; /* even if target_only is not set yet */

@@ -47,17 +47,6 @@ static __always_inline struct task_struct *current_task(void)
 	return (void *)bpf_get_current_task();
 }
 
-static __always_inline u32 task_pid(struct task_struct *task)
-{
-	return task_number(task, pid);
-}
-
-/* The ID of its thread group. */
-static __always_inline u32 task_tgid(struct task_struct *task)
-{
-	return task_number(task, tgid);
-}
-
 static __always_inline struct task_struct *task_leader(struct task_struct *task)
 {
 	return task_pointer(task, group_leader);
@@ -67,6 +56,84 @@ static __always_inline struct task_struct *task_leader(struct task_struct *task)
 static __always_inline u64 task_start(struct task_struct *task)
 {
 	return task_number(task, start_boottime);
+}
+
+/*
+ * fulgur's PID namespace, unless it is the initial one: its level, and its address in the kernel.
+ * IDs of tasks are those in this namespace, as in user space; tasks outside of it have 0.
+ */
+const volatile u32 pid_level;
+const volatile u64 pid_namespace;
+
+/* A task that has exited in fulgur's PID namespace; see exited_pids. */
+struct exited_pid {
+	u64 start; /* of the task */
+	u32 pid;
+};
+
+/*
+ * Tasks that have exited, by their ID in the initial namespace. The kernel takes the other IDs
+ * away before the task runs for the last time, and long before it is freed. Entries are not
+ * deleted, since several programs need them when the task is freed. pidns.bpf.c adds them.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* user space replaces the map */
+	__type(key, u32);
+	__type(value, struct exited_pid);
+} exited_pids SEC(".maps");
+
+/*
+ * The ID of task in fulgur's PID namespace, or 0. The kernel's helper for this,
+ * bpf_get_ns_current_pid_tgid(), fails for tasks in namespaces below.
+ */
+static __noinline u32 namespaced_pid(struct task_struct *task)
+{
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+	struct upid number = {};
+	struct exited_pid *exited;
+	u32 id;
+
+	if (pid) {
+		if (BPF_CORE_READ(pid, level) < pid_level)
+			return 0;
+		bpf_probe_read_kernel(&number, sizeof(number),
+				      (void *)pid + bpf_core_field_offset(struct pid, numbers) +
+					      pid_level * sizeof(number));
+		return (u64)number.ns == pid_namespace ? number.nr : 0;
+	}
+	id = copied_number(task, pid);
+	exited = bpf_map_lookup_elem(&exited_pids, &id);
+	return exited && exited->start == copied_number(task, start_boottime) ? exited->pid : 0;
+}
+
+static __always_inline u32 task_pid(struct task_struct *task)
+{
+	return pid_level ? namespaced_pid(task) : task_number(task, pid);
+}
+
+/* The ID of its thread group. */
+static __always_inline u32 task_tgid(struct task_struct *task)
+{
+	return pid_level ? namespaced_pid(task_leader(task)) : task_number(task, tgid);
+}
+
+/* Whether task is the first of its thread group. */
+static __always_inline bool task_leads(struct task_struct *task)
+{
+	return task_number(task, pid) == task_number(task, tgid);
+}
+
+/* Whether task is the idle task of a CPU. */
+static __always_inline bool task_is_idle(struct task_struct *task)
+{
+	return task_number(task, pid) == 0;
+}
+
+/* Whether task is outside of fulgur's PID namespace. */
+static __always_inline bool task_is_outside(struct task_struct *task)
+{
+	return pid_level && !task_tgid(task);
 }
 
 static __always_inline u32 task_flags(struct task_struct *task)

@@ -95,7 +95,7 @@ int BPF_PROG(unwind_fork, struct task_struct *child_task)
 	struct unwind_process *known, copy;
 	struct process parent, child;
 
-	if (task_pid(child_task) != task_tgid(child_task))
+	if (!task_leads(child_task))
 		return 0;
 	parent.id = task_tgid(parent_task);
 	parent.image = process_image(parent_task);
@@ -125,7 +125,7 @@ int BPF_PROG(unwind_free, struct task_struct *task)
 	u32 id = task_pid(task);
 	u64 image;
 
-	if (task_pid(task) != task_tgid(task))
+	if (!task_leads(task))
 		return 0;
 	image = process_image(task);
 	known = bpf_map_lookup_elem(&unwind_processes, &id);
@@ -147,7 +147,7 @@ int unwind_tasks(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	struct unwind_task found = {};
 
-	if (!task || task_pid(task) != task_tgid(task) || !task_has_user_stack(task))
+	if (!task || !task_leads(task) || !task_has_user_stack(task))
 		return 0;
 	found.tgid = task_tgid(task);
 	found.image = process_image(task);

@@ -72,6 +72,7 @@ const (
 	AllocMapCodeSeen           = "code_seen"
 	AllocMapCounts0            = "counts_0"
 	AllocMapCounts1            = "counts_1"
+	AllocMapExitedPids         = "exited_pids"
 	AllocMapFieldContexts      = "field_contexts"
 	AllocMapFields             = "fields"
 	AllocMapFilter             = "filter"
@@ -142,6 +143,8 @@ const (
 	AllocVarLive               = "live"
 	AllocVarMaxDepth           = "max_depth"
 	AllocVarMaxRate            = "max_rate"
+	AllocVarPidLevel           = "pid_level"
+	AllocVarPidNamespace       = "pid_namespace"
 	AllocVarProbes             = "probes"
 	AllocVarRate               = "rate"
 	AllocVarReadLabels         = "read_labels"
@@ -239,6 +242,7 @@ type AllocMapSpecs struct {
 	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	ExitedPids       *ebpf.MapSpec `ebpf:"exited_pids"`
 	FieldContexts    *ebpf.MapSpec `ebpf:"field_contexts"`
 	Fields           *ebpf.MapSpec `ebpf:"fields"`
 	Filter           *ebpf.MapSpec `ebpf:"filter"`
@@ -297,6 +301,8 @@ type AllocVariableSpecs struct {
 	Live               *ebpf.VariableSpec `ebpf:"live"`
 	MaxDepth           *ebpf.VariableSpec `ebpf:"max_depth"`
 	MaxRate            *ebpf.VariableSpec `ebpf:"max_rate"`
+	PidLevel           *ebpf.VariableSpec `ebpf:"pid_level"`
+	PidNamespace       *ebpf.VariableSpec `ebpf:"pid_namespace"`
 	Probes             *ebpf.VariableSpec `ebpf:"probes"`
 	Rate               *ebpf.VariableSpec `ebpf:"rate"`
 	ReadLabels         *ebpf.VariableSpec `ebpf:"read_labels"`
@@ -348,6 +354,7 @@ type AllocMaps struct {
 	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	ExitedPids       *ebpf.Map `ebpf:"exited_pids"`
 	FieldContexts    *ebpf.Map `ebpf:"field_contexts"`
 	Fields           *ebpf.Map `ebpf:"fields"`
 	Filter           *ebpf.Map `ebpf:"filter"`
@@ -394,6 +401,7 @@ func (m *AllocMaps) Close() error {
 		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
+		m.ExitedPids,
 		m.FieldContexts,
 		m.Fields,
 		m.Filter,
@@ -453,6 +461,8 @@ type AllocVariables struct {
 	Live               *ebpf.Variable `ebpf:"live"`
 	MaxDepth           *ebpf.Variable `ebpf:"max_depth"`
 	MaxRate            *ebpf.Variable `ebpf:"max_rate"`
+	PidLevel           *ebpf.Variable `ebpf:"pid_level"`
+	PidNamespace       *ebpf.Variable `ebpf:"pid_namespace"`
 	Probes             *ebpf.Variable `ebpf:"probes"`
 	Rate               *ebpf.Variable `ebpf:"rate"`
 	ReadLabels         *ebpf.Variable `ebpf:"read_labels"`

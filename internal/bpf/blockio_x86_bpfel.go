@@ -100,6 +100,7 @@ const (
 	BlockIOMapCodeSeen            = "code_seen"
 	BlockIOMapCounts0             = "counts_0"
 	BlockIOMapCounts1             = "counts_1"
+	BlockIOMapExitedPids          = "exited_pids"
 	BlockIOMapFileScratch         = "file_scratch"
 	BlockIOMapFilesSeen           = "files_seen"
 	BlockIOMapLabelAny            = "label_any"
@@ -148,6 +149,8 @@ const (
 	BlockIOVarLabelKey            = "label_key"
 	BlockIOVarLabelKeySize        = "label_key_size"
 	BlockIOVarMaxDepth            = "max_depth"
+	BlockIOVarPidLevel            = "pid_level"
+	BlockIOVarPidNamespace        = "pid_namespace"
 	BlockIOVarQueueInLatency      = "queue_in_latency"
 	BlockIOVarReadLabels          = "read_labels"
 	BlockIOVarRingWakeup          = "ring_wakeup"
@@ -231,6 +234,7 @@ type BlockIOMapSpecs struct {
 	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	ExitedPids       *ebpf.MapSpec `ebpf:"exited_pids"`
 	FileScratch      *ebpf.MapSpec `ebpf:"file_scratch"`
 	FilesSeen        *ebpf.MapSpec `ebpf:"files_seen"`
 	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
@@ -276,6 +280,8 @@ type BlockIOVariableSpecs struct {
 	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
 	LabelKeySize        *ebpf.VariableSpec `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
+	PidLevel            *ebpf.VariableSpec `ebpf:"pid_level"`
+	PidNamespace        *ebpf.VariableSpec `ebpf:"pid_namespace"`
 	QueueInLatency      *ebpf.VariableSpec `ebpf:"queue_in_latency"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
@@ -322,6 +328,7 @@ type BlockIOMaps struct {
 	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	ExitedPids       *ebpf.Map `ebpf:"exited_pids"`
 	FileScratch      *ebpf.Map `ebpf:"file_scratch"`
 	FilesSeen        *ebpf.Map `ebpf:"files_seen"`
 	LabelAny         *ebpf.Map `ebpf:"label_any"`
@@ -358,6 +365,7 @@ func (m *BlockIOMaps) Close() error {
 		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
+		m.ExitedPids,
 		m.FileScratch,
 		m.FilesSeen,
 		m.LabelAny,
@@ -404,6 +412,8 @@ type BlockIOVariables struct {
 	LabelKey            *ebpf.Variable `ebpf:"label_key"`
 	LabelKeySize        *ebpf.Variable `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
+	PidLevel            *ebpf.Variable `ebpf:"pid_level"`
+	PidNamespace        *ebpf.Variable `ebpf:"pid_namespace"`
 	QueueInLatency      *ebpf.Variable `ebpf:"queue_in_latency"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`

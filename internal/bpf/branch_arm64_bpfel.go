@@ -25,6 +25,7 @@ type BranchBranchHead struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	BranchMapBranchScratch    = "branch_scratch"
+	BranchMapExitedPids       = "exited_pids"
 	BranchMapRings            = "rings"
 	BranchMapStats            = "stats"
 	BranchMapTargetCgroup     = "target_cgroup"
@@ -33,6 +34,8 @@ const (
 	BranchProgTargetFork      = "target_fork"
 	BranchProgTargetFree      = "target_free"
 	BranchVarKernelBranches   = "kernel_branches"
+	BranchVarPidLevel         = "pid_level"
+	BranchVarPidNamespace     = "pid_namespace"
 	BranchVarRingCount        = "ring_count"
 	BranchVarRingWakeup       = "ring_wakeup"
 	BranchVarTarget           = "target"
@@ -94,6 +97,7 @@ type BranchProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type BranchMapSpecs struct {
 	BranchScratch *ebpf.MapSpec `ebpf:"branch_scratch"`
+	ExitedPids    *ebpf.MapSpec `ebpf:"exited_pids"`
 	Rings         *ebpf.MapSpec `ebpf:"rings"`
 	Stats         *ebpf.MapSpec `ebpf:"stats"`
 	TargetCgroup  *ebpf.MapSpec `ebpf:"target_cgroup"`
@@ -105,6 +109,8 @@ type BranchMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type BranchVariableSpecs struct {
 	KernelBranches   *ebpf.VariableSpec `ebpf:"kernel_branches"`
+	PidLevel         *ebpf.VariableSpec `ebpf:"pid_level"`
+	PidNamespace     *ebpf.VariableSpec `ebpf:"pid_namespace"`
 	RingCount        *ebpf.VariableSpec `ebpf:"ring_count"`
 	RingWakeup       *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	Target           *ebpf.VariableSpec `ebpf:"target"`
@@ -135,6 +141,7 @@ func (o *BranchObjects) Close() error {
 // It can be passed to LoadBranchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BranchMaps struct {
 	BranchScratch *ebpf.Map `ebpf:"branch_scratch"`
+	ExitedPids    *ebpf.Map `ebpf:"exited_pids"`
 	Rings         *ebpf.Map `ebpf:"rings"`
 	Stats         *ebpf.Map `ebpf:"stats"`
 	TargetCgroup  *ebpf.Map `ebpf:"target_cgroup"`
@@ -144,6 +151,7 @@ type BranchMaps struct {
 func (m *BranchMaps) Close() error {
 	return _BranchClose(
 		m.BranchScratch,
+		m.ExitedPids,
 		m.Rings,
 		m.Stats,
 		m.TargetCgroup,
@@ -156,6 +164,8 @@ func (m *BranchMaps) Close() error {
 // It can be passed to LoadBranchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BranchVariables struct {
 	KernelBranches   *ebpf.Variable `ebpf:"kernel_branches"`
+	PidLevel         *ebpf.Variable `ebpf:"pid_level"`
+	PidNamespace     *ebpf.Variable `ebpf:"pid_namespace"`
 	RingCount        *ebpf.Variable `ebpf:"ring_count"`
 	RingWakeup       *ebpf.Variable `ebpf:"ring_wakeup"`
 	Target           *ebpf.Variable `ebpf:"target"`

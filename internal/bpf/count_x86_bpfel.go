@@ -122,6 +122,7 @@ const (
 	CountMapCodeSeen            = "code_seen"
 	CountMapCounts0             = "counts_0"
 	CountMapCounts1             = "counts_1"
+	CountMapExitedPids          = "exited_pids"
 	CountMapFieldContexts       = "field_contexts"
 	CountMapFields              = "fields"
 	CountMapFilter              = "filter"
@@ -177,6 +178,8 @@ const (
 	CountVarLabelKeySize        = "label_key_size"
 	CountVarMaxDepth            = "max_depth"
 	CountVarMaxRate             = "max_rate"
+	CountVarPidLevel            = "pid_level"
+	CountVarPidNamespace        = "pid_namespace"
 	CountVarReadLabels          = "read_labels"
 	CountVarRingWakeup          = "ring_wakeup"
 	CountVarSeenMask            = "seen_mask"
@@ -262,6 +265,7 @@ type CountMapSpecs struct {
 	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	ExitedPids       *ebpf.MapSpec `ebpf:"exited_pids"`
 	FieldContexts    *ebpf.MapSpec `ebpf:"field_contexts"`
 	Fields           *ebpf.MapSpec `ebpf:"fields"`
 	Filter           *ebpf.MapSpec `ebpf:"filter"`
@@ -316,6 +320,8 @@ type CountVariableSpecs struct {
 	LabelKeySize        *ebpf.VariableSpec `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	MaxRate             *ebpf.VariableSpec `ebpf:"max_rate"`
+	PidLevel            *ebpf.VariableSpec `ebpf:"pid_level"`
+	PidNamespace        *ebpf.VariableSpec `ebpf:"pid_namespace"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
@@ -366,6 +372,7 @@ type CountMaps struct {
 	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	ExitedPids       *ebpf.Map `ebpf:"exited_pids"`
 	FieldContexts    *ebpf.Map `ebpf:"field_contexts"`
 	Fields           *ebpf.Map `ebpf:"fields"`
 	Filter           *ebpf.Map `ebpf:"filter"`
@@ -406,6 +413,7 @@ func (m *CountMaps) Close() error {
 		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
+		m.ExitedPids,
 		m.FieldContexts,
 		m.Fields,
 		m.Filter,
@@ -461,6 +469,8 @@ type CountVariables struct {
 	LabelKeySize        *ebpf.Variable `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	MaxRate             *ebpf.Variable `ebpf:"max_rate"`
+	PidLevel            *ebpf.Variable `ebpf:"pid_level"`
+	PidNamespace        *ebpf.Variable `ebpf:"pid_namespace"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`

@@ -85,6 +85,7 @@ const (
 	FaultsMapCodeSeen            = "code_seen"
 	FaultsMapCounts0             = "counts_0"
 	FaultsMapCounts1             = "counts_1"
+	FaultsMapExitedPids          = "exited_pids"
 	FaultsMapFaultSamples        = "fault_samples"
 	FaultsMapFaultWalks          = "fault_walks"
 	FaultsMapFaults              = "faults"
@@ -135,6 +136,8 @@ const (
 	FaultsVarLabelKeySize        = "label_key_size"
 	FaultsVarMaxDepth            = "max_depth"
 	FaultsVarPageShift           = "page_shift"
+	FaultsVarPidLevel            = "pid_level"
+	FaultsVarPidNamespace        = "pid_namespace"
 	FaultsVarReadLabels          = "read_labels"
 	FaultsVarRingWakeup          = "ring_wakeup"
 	FaultsVarSeenMask            = "seen_mask"
@@ -215,6 +218,7 @@ type FaultsMapSpecs struct {
 	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	ExitedPids       *ebpf.MapSpec `ebpf:"exited_pids"`
 	FaultSamples     *ebpf.MapSpec `ebpf:"fault_samples"`
 	FaultWalks       *ebpf.MapSpec `ebpf:"fault_walks"`
 	Faults           *ebpf.MapSpec `ebpf:"faults"`
@@ -264,6 +268,8 @@ type FaultsVariableSpecs struct {
 	LabelKeySize        *ebpf.VariableSpec `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	PageShift           *ebpf.VariableSpec `ebpf:"page_shift"`
+	PidLevel            *ebpf.VariableSpec `ebpf:"pid_level"`
+	PidNamespace        *ebpf.VariableSpec `ebpf:"pid_namespace"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
@@ -309,6 +315,7 @@ type FaultsMaps struct {
 	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	ExitedPids       *ebpf.Map `ebpf:"exited_pids"`
 	FaultSamples     *ebpf.Map `ebpf:"fault_samples"`
 	FaultWalks       *ebpf.Map `ebpf:"fault_walks"`
 	Faults           *ebpf.Map `ebpf:"faults"`
@@ -347,6 +354,7 @@ func (m *FaultsMaps) Close() error {
 		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
+		m.ExitedPids,
 		m.FaultSamples,
 		m.FaultWalks,
 		m.Faults,
@@ -397,6 +405,8 @@ type FaultsVariables struct {
 	LabelKeySize        *ebpf.Variable `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	PageShift           *ebpf.Variable `ebpf:"page_shift"`
+	PidLevel            *ebpf.Variable `ebpf:"pid_level"`
+	PidNamespace        *ebpf.Variable `ebpf:"pid_namespace"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`

@@ -77,6 +77,7 @@ type JumpJumpThread struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	JumpMapExitedPids       = "exited_pids"
 	JumpMapJumpBreakpoints  = "jump_breakpoints"
 	JumpMapJumpCounts       = "jump_counts"
 	JumpMapJumpOperands     = "jump_operands"
@@ -98,6 +99,8 @@ const (
 	JumpVarCounting         = "counting"
 	JumpVarDisturbed        = "disturbed"
 	JumpVarLongestStall     = "longest_stall"
+	JumpVarPidLevel         = "pid_level"
+	JumpVarPidNamespace     = "pid_namespace"
 	JumpVarTarget           = "target"
 	JumpVarTargetCgroupId   = "target_cgroup_id"
 	JumpVarTargetOnly       = "target_only"
@@ -160,6 +163,7 @@ type JumpProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type JumpMapSpecs struct {
+	ExitedPids      *ebpf.MapSpec `ebpf:"exited_pids"`
 	JumpBreakpoints *ebpf.MapSpec `ebpf:"jump_breakpoints"`
 	JumpCounts      *ebpf.MapSpec `ebpf:"jump_counts"`
 	JumpOperands    *ebpf.MapSpec `ebpf:"jump_operands"`
@@ -181,6 +185,8 @@ type JumpVariableSpecs struct {
 	Counting         *ebpf.VariableSpec `ebpf:"counting"`
 	Disturbed        *ebpf.VariableSpec `ebpf:"disturbed"`
 	LongestStall     *ebpf.VariableSpec `ebpf:"longest_stall"`
+	PidLevel         *ebpf.VariableSpec `ebpf:"pid_level"`
+	PidNamespace     *ebpf.VariableSpec `ebpf:"pid_namespace"`
 	Target           *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId   *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
 	TargetOnly       *ebpf.VariableSpec `ebpf:"target_only"`
@@ -209,6 +215,7 @@ func (o *JumpObjects) Close() error {
 //
 // It can be passed to LoadJumpObjects or ebpf.CollectionSpec.LoadAndAssign.
 type JumpMaps struct {
+	ExitedPids      *ebpf.Map `ebpf:"exited_pids"`
 	JumpBreakpoints *ebpf.Map `ebpf:"jump_breakpoints"`
 	JumpCounts      *ebpf.Map `ebpf:"jump_counts"`
 	JumpOperands    *ebpf.Map `ebpf:"jump_operands"`
@@ -225,6 +232,7 @@ type JumpMaps struct {
 
 func (m *JumpMaps) Close() error {
 	return _JumpClose(
+		m.ExitedPids,
 		m.JumpBreakpoints,
 		m.JumpCounts,
 		m.JumpOperands,
@@ -247,6 +255,8 @@ type JumpVariables struct {
 	Counting         *ebpf.Variable `ebpf:"counting"`
 	Disturbed        *ebpf.Variable `ebpf:"disturbed"`
 	LongestStall     *ebpf.Variable `ebpf:"longest_stall"`
+	PidLevel         *ebpf.Variable `ebpf:"pid_level"`
+	PidNamespace     *ebpf.Variable `ebpf:"pid_namespace"`
 	Target           *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId   *ebpf.Variable `ebpf:"target_cgroup_id"`
 	TargetOnly       *ebpf.Variable `ebpf:"target_only"`

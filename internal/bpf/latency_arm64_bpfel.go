@@ -109,6 +109,7 @@ const (
 	LatencyMapCodeSeen            = "code_seen"
 	LatencyMapCounts0             = "counts_0"
 	LatencyMapCounts1             = "counts_1"
+	LatencyMapExitedPids          = "exited_pids"
 	LatencyMapFieldContexts       = "field_contexts"
 	LatencyMapFields              = "fields"
 	LatencyMapFilter              = "filter"
@@ -181,6 +182,8 @@ const (
 	LatencyVarMatch               = "match"
 	LatencyVarMaxDepth            = "max_depth"
 	LatencyVarMaxRate             = "max_rate"
+	LatencyVarPidLevel            = "pid_level"
+	LatencyVarPidNamespace        = "pid_namespace"
 	LatencyVarReadLabels          = "read_labels"
 	LatencyVarRingWakeup          = "ring_wakeup"
 	LatencyVarSeenMask            = "seen_mask"
@@ -271,6 +274,7 @@ type LatencyMapSpecs struct {
 	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	ExitedPids       *ebpf.MapSpec `ebpf:"exited_pids"`
 	FieldContexts    *ebpf.MapSpec `ebpf:"field_contexts"`
 	Fields           *ebpf.MapSpec `ebpf:"fields"`
 	Filter           *ebpf.MapSpec `ebpf:"filter"`
@@ -337,6 +341,8 @@ type LatencyVariableSpecs struct {
 	Match               *ebpf.VariableSpec `ebpf:"match"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	MaxRate             *ebpf.VariableSpec `ebpf:"max_rate"`
+	PidLevel            *ebpf.VariableSpec `ebpf:"pid_level"`
+	PidNamespace        *ebpf.VariableSpec `ebpf:"pid_namespace"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
@@ -387,6 +393,7 @@ type LatencyMaps struct {
 	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	ExitedPids       *ebpf.Map `ebpf:"exited_pids"`
 	FieldContexts    *ebpf.Map `ebpf:"field_contexts"`
 	Fields           *ebpf.Map `ebpf:"fields"`
 	Filter           *ebpf.Map `ebpf:"filter"`
@@ -433,6 +440,7 @@ func (m *LatencyMaps) Close() error {
 		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
+		m.ExitedPids,
 		m.FieldContexts,
 		m.Fields,
 		m.Filter,
@@ -500,6 +508,8 @@ type LatencyVariables struct {
 	Match               *ebpf.Variable `ebpf:"match"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	MaxRate             *ebpf.Variable `ebpf:"max_rate"`
+	PidLevel            *ebpf.Variable `ebpf:"pid_level"`
+	PidNamespace        *ebpf.Variable `ebpf:"pid_namespace"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`

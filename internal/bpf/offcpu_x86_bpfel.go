@@ -104,6 +104,7 @@ const (
 	OffCPUMapCodeSeen            = "code_seen"
 	OffCPUMapCounts0             = "counts_0"
 	OffCPUMapCounts1             = "counts_1"
+	OffCPUMapExitedPids          = "exited_pids"
 	OffCPUMapLabelAny            = "label_any"
 	OffCPUMapLabelProcesses      = "label_processes"
 	OffCPUMapLabelScratches      = "label_scratches"
@@ -156,6 +157,8 @@ const (
 	OffCPUVarLongest             = "longest"
 	OffCPUVarMaxDepth            = "max_depth"
 	OffCPUVarOrcNothing          = "orc_nothing"
+	OffCPUVarPidLevel            = "pid_level"
+	OffCPUVarPidNamespace        = "pid_namespace"
 	OffCPUVarReadLabels          = "read_labels"
 	OffCPUVarReduction           = "reduction"
 	OffCPUVarRingWakeup          = "ring_wakeup"
@@ -239,6 +242,7 @@ type OffCPUMapSpecs struct {
 	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	ExitedPids       *ebpf.MapSpec `ebpf:"exited_pids"`
 	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
 	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
 	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
@@ -290,6 +294,8 @@ type OffCPUVariableSpecs struct {
 	Longest             *ebpf.VariableSpec `ebpf:"longest"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	OrcNothing          *ebpf.VariableSpec `ebpf:"orc_nothing"`
+	PidLevel            *ebpf.VariableSpec `ebpf:"pid_level"`
+	PidNamespace        *ebpf.VariableSpec `ebpf:"pid_namespace"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	Reduction           *ebpf.VariableSpec `ebpf:"reduction"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
@@ -338,6 +344,7 @@ type OffCPUMaps struct {
 	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	ExitedPids       *ebpf.Map `ebpf:"exited_pids"`
 	LabelAny         *ebpf.Map `ebpf:"label_any"`
 	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
 	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
@@ -374,6 +381,7 @@ func (m *OffCPUMaps) Close() error {
 		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
+		m.ExitedPids,
 		m.LabelAny,
 		m.LabelProcesses,
 		m.LabelScratches,
@@ -426,6 +434,8 @@ type OffCPUVariables struct {
 	Longest             *ebpf.Variable `ebpf:"longest"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	OrcNothing          *ebpf.Variable `ebpf:"orc_nothing"`
+	PidLevel            *ebpf.Variable `ebpf:"pid_level"`
+	PidNamespace        *ebpf.Variable `ebpf:"pid_namespace"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	Reduction           *ebpf.Variable `ebpf:"reduction"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`

@@ -291,6 +291,7 @@ const (
 	OnCPUMapCodeSeen            = "code_seen"
 	OnCPUMapCounts0             = "counts_0"
 	OnCPUMapCounts1             = "counts_1"
+	OnCPUMapExitedPids          = "exited_pids"
 	OnCPUMapLabelAny            = "label_any"
 	OnCPUMapLabelProcesses      = "label_processes"
 	OnCPUMapLabelScratches      = "label_scratches"
@@ -332,6 +333,8 @@ const (
 	OnCPUVarLabelKey            = "label_key"
 	OnCPUVarLabelKeySize        = "label_key_size"
 	OnCPUVarMaxDepth            = "max_depth"
+	OnCPUVarPidLevel            = "pid_level"
+	OnCPUVarPidNamespace        = "pid_namespace"
 	OnCPUVarReadLabels          = "read_labels"
 	OnCPUVarRingWakeup          = "ring_wakeup"
 	OnCPUVarSeenMask            = "seen_mask"
@@ -420,6 +423,7 @@ type OnCPUMapSpecs struct {
 	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	ExitedPids       *ebpf.MapSpec `ebpf:"exited_pids"`
 	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
 	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
 	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
@@ -463,6 +467,8 @@ type OnCPUVariableSpecs struct {
 	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
 	LabelKeySize        *ebpf.VariableSpec `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
+	PidLevel            *ebpf.VariableSpec `ebpf:"pid_level"`
+	PidNamespace        *ebpf.VariableSpec `ebpf:"pid_namespace"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
@@ -519,6 +525,7 @@ type OnCPUMaps struct {
 	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	ExitedPids       *ebpf.Map `ebpf:"exited_pids"`
 	LabelAny         *ebpf.Map `ebpf:"label_any"`
 	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
 	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
@@ -552,6 +559,7 @@ func (m *OnCPUMaps) Close() error {
 		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
+		m.ExitedPids,
 		m.LabelAny,
 		m.LabelProcesses,
 		m.LabelScratches,
@@ -596,6 +604,8 @@ type OnCPUVariables struct {
 	LabelKey            *ebpf.Variable `ebpf:"label_key"`
 	LabelKeySize        *ebpf.Variable `ebpf:"label_key_size"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
+	PidLevel            *ebpf.Variable `ebpf:"pid_level"`
+	PidNamespace        *ebpf.Variable `ebpf:"pid_namespace"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`

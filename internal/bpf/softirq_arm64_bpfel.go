@@ -38,6 +38,7 @@ const (
 	SoftIRQMapCodeSeen         = "code_seen"
 	SoftIRQMapCounts0          = "counts_0"
 	SoftIRQMapCounts1          = "counts_1"
+	SoftIRQMapExitedPids       = "exited_pids"
 	SoftIRQMapLabelAny         = "label_any"
 	SoftIRQMapLabelProcesses   = "label_processes"
 	SoftIRQMapLabelScratches   = "label_scratches"
@@ -77,6 +78,8 @@ const (
 	SoftIRQVarLabelKey         = "label_key"
 	SoftIRQVarLabelKeySize     = "label_key_size"
 	SoftIRQVarMaxDepth         = "max_depth"
+	SoftIRQVarPidLevel         = "pid_level"
+	SoftIRQVarPidNamespace     = "pid_namespace"
 	SoftIRQVarReadLabels       = "read_labels"
 	SoftIRQVarRingWakeup       = "ring_wakeup"
 	SoftIRQVarSeenMask         = "seen_mask"
@@ -150,6 +153,7 @@ type SoftIRQMapSpecs struct {
 	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	ExitedPids       *ebpf.MapSpec `ebpf:"exited_pids"`
 	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
 	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
 	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
@@ -191,6 +195,8 @@ type SoftIRQVariableSpecs struct {
 	LabelKey        *ebpf.VariableSpec `ebpf:"label_key"`
 	LabelKeySize    *ebpf.VariableSpec `ebpf:"label_key_size"`
 	MaxDepth        *ebpf.VariableSpec `ebpf:"max_depth"`
+	PidLevel        *ebpf.VariableSpec `ebpf:"pid_level"`
+	PidNamespace    *ebpf.VariableSpec `ebpf:"pid_namespace"`
 	ReadLabels      *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup      *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask        *ebpf.VariableSpec `ebpf:"seen_mask"`
@@ -232,6 +238,7 @@ type SoftIRQMaps struct {
 	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	ExitedPids       *ebpf.Map `ebpf:"exited_pids"`
 	LabelAny         *ebpf.Map `ebpf:"label_any"`
 	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
 	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
@@ -265,6 +272,7 @@ func (m *SoftIRQMaps) Close() error {
 		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
+		m.ExitedPids,
 		m.LabelAny,
 		m.LabelProcesses,
 		m.LabelScratches,
@@ -307,6 +315,8 @@ type SoftIRQVariables struct {
 	LabelKey        *ebpf.Variable `ebpf:"label_key"`
 	LabelKeySize    *ebpf.Variable `ebpf:"label_key_size"`
 	MaxDepth        *ebpf.Variable `ebpf:"max_depth"`
+	PidLevel        *ebpf.Variable `ebpf:"pid_level"`
+	PidNamespace    *ebpf.Variable `ebpf:"pid_namespace"`
 	ReadLabels      *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup      *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask        *ebpf.Variable `ebpf:"seen_mask"`

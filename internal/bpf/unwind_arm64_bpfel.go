@@ -392,6 +392,7 @@ type UnwindV8Process struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	UnwindMapExitedPids                = "exited_pids"
 	UnwindMapLabelAny                  = "label_any"
 	UnwindMapLabelProcesses            = "label_processes"
 	UnwindMapPythonStates              = "python_states"
@@ -409,6 +410,8 @@ const (
 	UnwindProgUnwindFork               = "unwind_fork"
 	UnwindProgUnwindFree               = "unwind_free"
 	UnwindProgUnwindTasks              = "unwind_tasks"
+	UnwindVarPidLevel                  = "pid_level"
+	UnwindVarPidNamespace              = "pid_namespace"
 	UnwindVarUnusedHashConstant        = "unused_hash_constant"
 	UnwindVarUnusedHotspotBytes        = "unused_hotspot_bytes"
 	UnwindVarUnusedHotspotHeap         = "unused_hotspot_heap"
@@ -495,6 +498,7 @@ type UnwindProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type UnwindMapSpecs struct {
+	ExitedPids       *ebpf.MapSpec `ebpf:"exited_pids"`
 	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
 	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
 	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
@@ -515,6 +519,8 @@ type UnwindMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type UnwindVariableSpecs struct {
+	PidLevel                  *ebpf.VariableSpec `ebpf:"pid_level"`
+	PidNamespace              *ebpf.VariableSpec `ebpf:"pid_namespace"`
 	UnusedHashConstant        *ebpf.VariableSpec `ebpf:"unused_hash_constant"`
 	UnusedHotspotBytes        *ebpf.VariableSpec `ebpf:"unused_hotspot_bytes"`
 	UnusedHotspotHeap         *ebpf.VariableSpec `ebpf:"unused_hotspot_heap"`
@@ -570,6 +576,7 @@ func (o *UnwindObjects) Close() error {
 //
 // It can be passed to LoadUnwindObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UnwindMaps struct {
+	ExitedPids       *ebpf.Map `ebpf:"exited_pids"`
 	LabelAny         *ebpf.Map `ebpf:"label_any"`
 	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
 	PythonStates     *ebpf.Map `ebpf:"python_states"`
@@ -588,6 +595,7 @@ type UnwindMaps struct {
 
 func (m *UnwindMaps) Close() error {
 	return _UnwindClose(
+		m.ExitedPids,
 		m.LabelAny,
 		m.LabelProcesses,
 		m.PythonStates,
@@ -609,6 +617,8 @@ func (m *UnwindMaps) Close() error {
 //
 // It can be passed to LoadUnwindObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UnwindVariables struct {
+	PidLevel                  *ebpf.Variable `ebpf:"pid_level"`
+	PidNamespace              *ebpf.Variable `ebpf:"pid_namespace"`
 	UnusedHashConstant        *ebpf.Variable `ebpf:"unused_hash_constant"`
 	UnusedHotspotBytes        *ebpf.Variable `ebpf:"unused_hotspot_bytes"`
 	UnusedHotspotHeap         *ebpf.Variable `ebpf:"unused_hotspot_heap"`

@@ -96,8 +96,12 @@ func Load(o Options) (*Source, error) {
 		}
 	}
 	memlock.Lift()
+	var options ebpf.CollectionOptions
+	if err := bpf.UsePIDNamespace(spec, &options); err != nil {
+		return nil, err
+	}
 	s := &Source{}
-	if err := spec.LoadAndAssign(&s.objects, nil); err != nil {
+	if err := spec.LoadAndAssign(&s.objects, &options); err != nil {
 		return nil, err
 	}
 	if err := s.prepare(o, rings.InnerMap); err != nil {

@@ -89,8 +89,12 @@ func load(o Options) (_ *kernelSide, err error) {
 		return nil, err
 	}
 	memlock.Lift()
+	var options ebpf.CollectionOptions
+	if err := bpf.UsePIDNamespace(spec, &options); err != nil {
+		return nil, err
+	}
 	s := &kernelSide{}
-	if err := spec.LoadAndAssign(&s.objects, nil); err != nil {
+	if err := spec.LoadAndAssign(&s.objects, &options); err != nil {
 		return nil, fmt.Errorf("load the programs that count jumps: %w", err)
 	}
 	defer func() {

@@ -137,10 +137,13 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 		}
 		owned = gate
 	}
-	shared := map[string]*ebpf.Map{bpf.MapGate: gate.times}
-	maps.Copy(shared, o.Tables)
+	options := ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{bpf.MapGate: gate.times}, Cache: o.Types}
+	maps.Copy(options.MapReplacements, o.Tables)
 	memlock.Lift()
-	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared, Cache: o.Types})
+	if err := bpf.UsePIDNamespace(spec, &options); err != nil {
+		return nil, errors.Join(err, owned.Close())
+	}
+	loaded, err := ebpf.NewCollectionWithOptions(spec, options)
 	if err != nil {
 		return nil, errors.Join(err, owned.Close())
 	}

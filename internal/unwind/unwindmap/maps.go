@@ -87,7 +87,11 @@ func loadMaps(s sizes, types *btf.Cache) (_ *kernelMaps, err error) {
 	k := &kernelMaps{page: spec.Maps[bpf.UnwindMapUnwindPages].InnerMap.Copy(), attached: map[uint32]*ebpf.Map{}}
 	k.page.Key, k.page.Value = nil, nil // otherwise each page would load its own BTF
 	memlock.Lift()
-	if err := spec.LoadAndAssign(&k.objects, &ebpf.CollectionOptions{Cache: types}); err != nil {
+	options := ebpf.CollectionOptions{Cache: types}
+	if err := bpf.UsePIDNamespace(spec, &options); err != nil {
+		return nil, err
+	}
+	if err := spec.LoadAndAssign(&k.objects, &options); err != nil {
 		return nil, fmt.Errorf("load the maps of unwind tables: %w", err)
 	}
 	if err := k.open(); err != nil {

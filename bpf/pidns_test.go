@@ -1,0 +1,13 @@
+package bpf_test
+
+import (
+	"testing"
+
+	"fulgur/internal/testenv"
+)
+
+// The verifier accepts all programs in a PID namespace, where they read IDs in another way.
+func TestLoadInPIDNamespace(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.InPIDNamespace(t, "^TestLoad(Sources|Count|Latency|Locks|Alloc)$")
+}
