@@ -131,16 +131,15 @@ func TestPreflightDropped(t *testing.T) {
 	}
 }
 
-// Capabilities of a user namespace do not count, and a pid namespace has different
-// process IDs, even if /proc is the host's.
+// Capabilities of a user namespace do not count, and a pid namespace needs its own /proc.
 func TestPreflightNamespaces(t *testing.T) {
 	tests := map[string]struct {
 		options []string
 		want    string
 	}{
 		"user":                 {[]string{"--user", "--map-root-user"}, "profiling: fulgur runs in a user namespace"},
-		"pid":                  {[]string{"--pid", "--fork", "--mount-proc"}, "profiling: fulgur runs in a pid namespace"},
-		"pid, machine's /proc": {[]string{"--pid", "--fork"}, "profiling: fulgur runs in a pid namespace"},
+		"pid":                  {[]string{"--pid", "--fork", "--mount-proc"}, "<nil>"},
+		"pid, machine's /proc": {[]string{"--pid", "--fork"}, "profiling: /proc is not mounted, or belongs to another pid namespace"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulgur/internal/bpf"
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/procfs"
 )
@@ -30,9 +31,9 @@ type Rights struct {
 	// UserNamespace is set outside the initial user namespace, where capabilities do not
 	// apply to the machine.
 	UserNamespace bool
-	// PIDNamespace is set outside the initial pid namespace, and ForeignProc if /proc
-	// belongs to another pid namespace than ours. In either case the process IDs that we
-	// see are not the ones that BPF programs see.
+	// PIDNamespace is set outside the initial pid namespace, where only the namespace's
+	// processes are measured. ForeignProc is set if /proc belongs to another pid namespace than
+	// ours: the process IDs in it are not the ones that BPF programs use.
 	PIDNamespace, ForeignProc bool
 	// Seccomp is set if a seccomp filter checks our system calls.
 	Seccomp bool
@@ -57,11 +58,7 @@ func readRights() (Rights, error) {
 		return r, fmt.Errorf("read privileges: %w", err)
 	}
 	r.UserNamespace = err == nil && !identityMap(users)
-	// The link exists on every kernel. If it cannot be read, assume the initial
-	// namespace.
-	if ns, e := os.Readlink("/proc/self/ns/pid"); e == nil {
-		r.PIDNamespace = ns != firstPIDNamespace
-	}
+	r.PIDNamespace = bpf.InPIDNamespace()
 	last, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
@@ -92,10 +89,6 @@ func (r Rights) Can(c capability.Capability) bool {
 	split := c == capability.BPF || c == capability.Perfmon || c == capability.CheckpointRestore
 	return r.Effective.Has(c) || split && r.Effective.Has(capability.SysAdmin)
 }
-
-// firstPIDNamespace is the target of /proc/PID/ns/pid in the initial pid namespace, whose
-// inode number is PROC_PID_INIT_INO of include/linux/proc_ns.h.
-const firstPIDNamespace = "pid:[4026531836]"
 
 // foreignProc reports whether /proc shows this process under another ID, or not at all.
 func foreignProc() bool {

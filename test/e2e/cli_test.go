@@ -223,19 +223,6 @@ func TestReducedCapabilities(t *testing.T) {
 	})
 }
 
-// In a container's pid namespace, IDs belong to other processes.
-func TestPIDNamespace(t *testing.T) {
-	testenv.Root(t)
-	unshare := testenv.Tool(t, "unshare")
-	cmd := command(t, "profile", "1")
-	cmd.Args = append([]string{unshare, "--pid", "--fork", "--mount-proc", cmd.Path}, cmd.Args[1:]...)
-	cmd.Path = unshare
-	r := finish(t, cmd)
-	if r.code != 1 || !strings.Contains(r.stderr, "docker run --pid=host") {
-		t.Errorf("exit code %d, want 1; %s", r.code, r.stderr)
-	}
-}
-
 // If a command exits before its first stack is processed, its files still have names:
 // each of its page faults is in a file.
 func TestBriefCommand(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulgur/internal/bpf"
 	"fulgur/internal/profile"
 )
 
@@ -59,6 +60,9 @@ func (t Target) String() string {
 	switch t.Scope {
 	case System:
 		s = "whole system"
+		if bpf.InPIDNamespace() {
+			s = "whole pid namespace" // the processes outside are not measured
+		}
 	case Processes:
 		s = list("pid", t.PIDs)
 	case Threads:
