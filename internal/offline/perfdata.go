@@ -39,7 +39,7 @@ func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder
 		each = times.add
 	}
 	tables := perfTables{ctx: ctx, finder: finder}
-	chains, err := data.CallChains(ctx, perfdata.ChainOptions{Each: each, Table: tables.table})
+	chains, err := data.CallChains(ctx, perfdata.ChainOptions{Each: each, Code: tables.code})
 	if err != nil {
 		return nil, err
 	}

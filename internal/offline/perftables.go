@@ -39,38 +39,39 @@ func (t *perfTables) warn(warn func(error)) {
 	}
 }
 
-// table returns the table of a mapped file, or nil if there is none: [naming.Resolver] says
-// which files are not here, or are other builds.
-func (t *perfTables) table(m perfdata.Mapped, machine elf.Machine) *unwind.Table {
+// code returns the code of a mapped file. Nothing is known of it if the file is not here, or is another build, which
+// [naming.Resolver] reports.
+func (t *perfTables) code(m perfdata.Mapped, machine elf.Machine) unwind.Code {
 	if t.bytes > maxPerfTables {
 		t.refused++
-		return nil
+		return unwind.Code{}
 	}
-	table, err := t.compile(m, machine)
+	known, err := t.compile(m, machine)
 	if err != nil && !errors.Is(err, unwind.ErrNoTable) {
 		t.problems = append(t.problems, fmt.Errorf("no unwind table: %w", err))
 	}
-	if table != nil {
-		t.bytes += table.Bytes()
+	if known.Table != nil {
+		t.bytes += known.Table.Bytes()
 	}
-	return table
+	return known
 }
 
 // compile makes the table of a file that is here, for the machine.
-func (t *perfTables) compile(m perfdata.Mapped, machine elf.Machine) (table *unwind.Table, err error) {
+func (t *perfTables) compile(m perfdata.Mapped, machine elf.Machine) (known unwind.Code, err error) {
 	file, err := code.Open(t.ctx, t.finder.Local(), m.Path, m.BuildID, symbolize.Options{})
 	if err != nil {
-		return nil, nil // the Resolver reports it
+		return unwind.Code{}, nil // the Resolver reports it
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	binary, ok := file.ELF()
 	if !ok || binary.Machine() != machine {
-		return nil, nil
+		return unwind.Code{}, nil
 	}
 	finder := t.finder.Local()
 	if m.Path == code.VDSO {
 		finder = nil
 	}
 	binary.SetContext(t.ctx)
-	return unwindmap.Compile(t.ctx, binary, finder, unwind.Options{})
+	table, err := unwindmap.Compile(t.ctx, binary, finder, unwind.Options{})
+	return unwind.CodeOf(binary.File, table), err
 }

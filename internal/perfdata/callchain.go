@@ -55,10 +55,9 @@ type ChainSample struct {
 type ChainOptions struct {
 	// Each, if not nil, is called with every sample, in file order.
 	Each func(ChainSample) error
-	// Table returns the table for unwinding the code of a mapped file for a machine, or nil
-	// if there is none. It is called once for each file with code in a copied stack. If Table
-	// is nil, no file has a table.
-	Table func(Mapped, elf.Machine) *unwind.Table
+	// Code returns what is known of the code of a mapped file for a machine, to unwind stacks. It is
+	// called once for each file with code in a copied stack. If Code is nil, stacks end in code of files.
+	Code func(Mapped, elf.Machine) unwind.Code
 }
 
 // ReadCallChains reads the samples of a perf.data file of size bytes until ctx is done.
@@ -78,9 +77,9 @@ func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string,
 // callChains is [ReadCallChains] of an open file.
 func (f *file) callChains(ctx context.Context, o ChainOptions) (*CallChains, error) {
 	c := &chains{
-		collection: collection{ctx: ctx, file: f, lenient: true, vdso: true, procs: f.processes(func(m Mapped) *bolt.Binary { return bolt.NewMapped(m.Path, m.BuildID) })},
+		collection: collection{ctx: ctx, file: f, lenient: true, memory: true, procs: f.processes(func(m Mapped) *bolt.Binary { return bolt.NewMapped(m.Path, m.BuildID) })},
 		each:       o.Each,
-		unwinder:   newUnwinder(f.meta.Arch, o.Table),
+		unwinder:   newUnwinder(f.meta.Arch, o.Code),
 		out:        profile.NewCollector(),
 		sampled:    map[int]bool{},
 		counts:     map[counted]uint64{},
@@ -442,7 +441,7 @@ func (b *stackBuilder) callers(s *sample, misc uint16) {
 
 // user returns the frame of user space that has the address of f in memory.
 func (c *chains) user(layout bolt.Layout, f profile.Frame) profile.FrameID {
-	if region, ok := layout.Find(f.Call()); ok {
+	if region, ok := layout.Find(f.Call()); ok && !isGenerated(region.Binary) {
 		f.Mapping = c.out.Mapping(profile.Mapping{Path: region.Binary.Name, BuildID: region.Binary.BuildID})
 		f.Address = region.Address(f.Address)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/message/plain"
+	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/symbols/elffile"
 )
@@ -101,8 +102,8 @@ type collection struct {
 	collector *bolt.Collector
 	stats     Stats
 
-	// vdso also keeps the mappings of the vDSO.
-	vdso bool
+	// memory also keeps the mappings of the vDSO and of executable memory without a file.
+	memory bool
 	// watch, if not nil, is called with all records other than samples.
 	watch func(rec record, f fields, when uint64)
 
@@ -357,10 +358,14 @@ func mappedBuildID(b []byte, requested bool) string {
 	return hex.EncodeToString(id[:min(len(id), size)])
 }
 
-// vdsoPath is perf's name for the vDSO.
-const vdsoPath = "[vdso]"
+// generatedPath is perf's usual name for memory without a file. Such memory that is executable has the code that a
+// program generated.
+const generatedPath = "//anon"
 
-// mmap processes a mapping. Data and memory without a file only replace what was there.
+// isGenerated reports whether b stands for generated code.
+func isGenerated(b *bolt.Binary) bool { return b.Name == generatedPath }
+
+// mmap processes a mapping. Data, and memory that is not kept, only replace what was there.
 func (cl *collection) mmap(a attr, rec record, f *fields, when uint64) error {
 	pid := int32(f.u32())
 	f.u32()
@@ -382,9 +387,15 @@ func (cl *collection) mmap(a attr, rec record, f *fields, when uint64) error {
 	if pid == kernelPID {
 		return cl.mapKernel(rec, name, id, e)
 	}
-	special := name == "" || name[0] == '[' || strings.HasPrefix(name, "//")
-	if executable && (!special || name == vdsoPath && cl.vdso) {
-		if id == "" {
+	const anyInode = 1 // it is not known if there is a build ID in its place
+	kind := process.KindOf(name, anyInode)
+	if name == "" || strings.HasPrefix(name, "//") && kind == process.KindFile {
+		executable = false // nobody knows which file, for lack of memory or as its path is too long
+	}
+	if executable && (kind == process.KindFile || cl.memory && (kind == process.KindVDSO || kind == process.KindAnon)) {
+		if kind == process.KindAnon {
+			name, id, e.offset = generatedPath, "", e.start
+		} else if id == "" {
 			id = cl.file.buildIDs[name]
 		}
 		var err error

@@ -36,11 +36,11 @@ func fuzzChains(t *testing.T, data []byte) (*profile.Profile, error) {
 		samples++
 		weight += s.Weight
 		return nil
-	}, Table: func(m Mapped, _ elf.Machine) *unwind.Table {
+	}, Code: func(m Mapped, _ elf.Machine) unwind.Code {
 		if m.Path == "/bin/sh" {
-			return nil
+			return unwind.Code{}
 		}
-		return testTable()
+		return unwind.Code{Table: testTable(), Fallback: unwind.Chain(uint8(len(m.Path)) % (unwind.ChainAtEnd + 1))}
 	}})
 	if err != nil {
 		checkFormat(t, err)

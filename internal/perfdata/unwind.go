@@ -11,15 +11,15 @@ import (
 // unwinder walks copied stacks.
 type unwinder struct {
 	walker unwind.Walker
-	find   func(Mapped, elf.Machine) *unwind.Table
-	tables map[*bolt.Binary]*unwind.Table // nil for a file without one
+	find   func(Mapped, elf.Machine) unwind.Code
+	codes  map[*bolt.Binary]unwind.Code
 	frames []unwind.Frame
 
 	// The stack that is being walked.
 	layout bolt.Layout
 	state  userState
 	sp     uint64
-	beyond bool // the last read was beyond the copied part of the stack
+	beyond bool // a read of the last step was beyond the copied part of the stack
 }
 
 // maxStack bounds the size of a stack, in bytes: the default limit of the main thread's.
@@ -30,10 +30,10 @@ const maxStack = 8 << 20
 var addressBits = map[elf.Machine]uint64{elf.EM_AARCH64: 1<<48 - 1}
 
 // newUnwinder returns an unwinder for stacks of a machine, by perf's name for it.
-func newUnwinder(arch string, find func(Mapped, elf.Machine) *unwind.Table) *unwinder {
-	u := &unwinder{find: find, tables: map[*bolt.Binary]*unwind.Table{}}
+func newUnwinder(arch string, find func(Mapped, elf.Machine) unwind.Code) *unwinder {
+	u := &unwinder{find: find, codes: map[*bolt.Binary]unwind.Code{}}
 	machine := machineOf(arch)
-	u.walker = unwind.Walker{Machine: machine, Find: u.table, Read: u.read, AboveSP: true, PCMask: addressBits[machine]}
+	u.walker = unwind.Walker{Machine: machine, Find: u.code, Read: u.read, AboveSP: true, PCMask: addressBits[machine]}
 	return u
 }
 
@@ -57,7 +57,7 @@ func (u *unwinder) walk(layout bolt.Layout, state userState) ([]unwind.Frame, st
 // reason returns the end in a profile.
 func (u *unwinder) reason(end stackend.End) stackend.End {
 	switch {
-	case end == stackend.Fault && u.beyond:
+	case u.beyond && (end == stackend.Fault || end == stackend.Broken):
 		return stackend.Copy
 	case end == stackend.Depth:
 		return stackend.NotGrowing // see walk
@@ -65,27 +65,31 @@ func (u *unwinder) reason(end stackend.End) stackend.End {
 	return end.InProfile()
 }
 
-// table implements the walker's Find.
-func (u *unwinder) table(addr uint64) (t *unwind.Table, bias uint64, ok bool) {
+// code implements the walker's Find.
+func (u *unwinder) code(addr uint64) (c unwind.Code, bias uint64, ok bool) {
+	u.beyond = false // a step begins
 	region, ok := u.layout.Find(addr)
 	if !ok {
-		return nil, 0, false
+		return unwind.Code{}, 0, false
 	}
-	t, known := u.tables[region.Binary]
+	c, known := u.codes[region.Binary]
 	if !known {
-		if u.find != nil {
-			t = u.find(Mapped{Path: region.Binary.Name, BuildID: region.Binary.BuildID}, u.walker.Machine)
+		switch {
+		case isGenerated(region.Binary):
+			c = unwind.Generated()
+		case u.find != nil:
+			c = u.find(Mapped{Path: region.Binary.Name, BuildID: region.Binary.BuildID}, u.walker.Machine)
 		}
-		u.tables[region.Binary] = t
+		u.codes[region.Binary] = c
 	}
-	if t == nil {
-		return nil, 0, true
+	if c.Table == nil {
+		return c, 0, true
 	}
-	linked, ok := t.Address(region.Address(addr))
+	linked, ok := c.Table.Address(region.Address(addr))
 	if !ok {
-		return nil, 0, true // not code
+		return unwind.Code{Fallback: c.Fallback}, 0, true // not code
 	}
-	return t, addr - linked, true
+	return c, addr - linked, true
 }
 
 // read implements the walker's Read.

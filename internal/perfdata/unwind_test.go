@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/profile"
 	"fulgur/internal/unwind"
 	"fulgur/internal/unwind/stackend"
 )
@@ -116,11 +117,11 @@ func TestUnwind(t *testing.T) {
 	b := copyFile()
 	asked := 0
 	data := b.file(b.plain())
-	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Table: func(m Mapped, machine elf.Machine) *unwind.Table {
+	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Code: func(m Mapped, machine elf.Machine) unwind.Code {
 		if asked++; m.Path != "/bin/copied" || machine != machineOf("") {
 			t.Errorf("got a request for %+v of %v", m, machine)
 		}
-		return testTable()
+		return unwind.Code{Table: testTable()}
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -131,19 +132,7 @@ func TestUnwind(t *testing.T) {
 	if machineOf("") != elf.EM_X86_64 {
 		return // the registers above are amd64's
 	}
-	var got []string
-	for _, s := range c.Profile.Samples {
-		text := fmt.Sprint(s.Values[0])
-		for _, id := range slices.Backward(c.Profile.AppendFrames(nil, s.Stack)) {
-			f := c.Profile.Frames[id]
-			text += fmt.Sprintf(" %x", f.Address)
-			if f.Return {
-				text += "<"
-			}
-		}
-		got = append(got, text+" "+s.End.String())
-	}
-	want := []string{
+	checkStacks(t, c.Profile, []string{
 		"1 3100< 2100< 1100 complete",
 		"2 3100< 2100< 1100 ffffffff81000010 complete",
 		"1 2100< 1100 end of stack copy",
@@ -153,12 +142,113 @@ func TestUnwind(t *testing.T) {
 		"1 2100 stack does not grow",
 		"1 ffffffff81000010 no user stack",
 		"1 0 no unwind table",
+	})
+}
+
+// checkStacks compares the samples of p. Each is its number, the addresses from the root, "<" after a return address,
+// and the end.
+func checkStacks(t *testing.T, p *profile.Profile, want []string) {
+	t.Helper()
+	var got []string
+	for _, s := range p.Samples {
+		text := fmt.Sprint(s.Values[0])
+		for _, id := range slices.Backward(p.AppendFrames(nil, s.Stack)) {
+			f := p.Frames[id]
+			text += fmt.Sprintf(" %x", f.Address)
+			if f.Return {
+				text += "<"
+			}
+		}
+		got = append(got, text+" "+s.End.String())
 	}
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("stacks (-want +got):\n%s", diff)
 	}
+}
+
+// Addresses of generated code, of other memory that was once executable, and of code of a file without a table,
+// in which functions keep frame pointers.
+const (
+	generated = 0x500000
+	replaced  = 0x510000
+	chained   = 0x520000
+)
+
+// generatedFile has samples with copied stacks of a program that generates code.
+func generatedFile() *builder {
+	b := newChainBuilder()
+	b.userOf(allRegisters)
+	b.exec(7, "sh")
+	b.mmap2(7, mapped, 0x5000, 0, "/bin/copied")
+	b.mmap2(7, chained, 0x1000, 0, "/bin/chained")
+	b.mmap2(7, generated, 0x10000, 0, "//anon")
+	b.mmap2(7, replaced, 0x10000, replaced, "[anon:code]")
+	b.add(unix.PERF_RECORD_MMAP, unix.PERF_RECORD_MISC_MMAP_DATA, 7,
+		append(words([2]int32{7, 7}, [3]uint64{replaced, 0x10000, replaced}), padded("//anon")...))
+	sample := func(pc, fp uint64, copied int, stack ...uint64) {
+		b.chain(7, 7, modeUser, pc)
+		stack = append(stack, make([]uint64, 8-len(stack))...)
+		b.user(abi64, amd64State(pc, stackAt, fp), stack, uint64(8*copied))
+	}
+	// Generated code called by generated code, called by code with a table.
+	sample(generated+0x10, stackAt+8, 8, 1, stackAt+24, generated+0x20, stackAt+40, framedCode, 0, outermost)
+	sample(chained+0x10, stackAt, 8, stackAt+16, chained+0x20, stackAt+40, framedCode, 0, 0, outermost)
+	// Code with a table, called by generated code.
+	sample(plainCode, 0, 8, stackAt+24, generated+0x30, 0, 0, outermost)
+	sample(generated+0x40, 0, 8)
+	sample(generated+0x41, stackAt+8, 8, 0, 0, 0)
+	sample(generated+0x42, stackAt-8, 8)
+	sample(generated+0x43, stackAt+3, 8)
+	sample(generated+0x44, 8, 8)
+	sample(generated+0x45, stackAt+0x1000, 8)
+	sample(generated+0x46, stackAt+56, 8)
+	sample(generated+0x47, stackAt+0x1000, 7)
+	sample(generated+0x48, stackAt+maxStack, 8)
+	sample(generated+0x49, stackAt, 8, stackAt+16, replaced+0x10)
+	sample(generated+0x4a, stackAt, 8, stackAt+16, 0x1234)
+	sample(bareCode, stackAt, 8, stackAt+16, outermost)
+	return b
+}
+
+// Walks follow frame pointers where code is known to keep them, and nowhere else.
+func TestUnwindGenerated(t *testing.T) {
+	if machineOf("") != elf.EM_X86_64 {
+		return // the registers are amd64's
+	}
+	b := generatedFile()
+	data := b.file(b.plain())
+	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Code: func(m Mapped, _ elf.Machine) unwind.Code {
+		switch m.Path {
+		case "/bin/copied":
+			return unwind.Code{Table: testTable()}
+		case "/bin/chained":
+			return unwind.Code{Fallback: unwind.Chain(unwind.ChainAny)}
+		}
+		t.Errorf("got a request for %+v", m)
+		return unwind.Code{}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkStacks(t, c.Profile, []string{
+		"1 3100< 2100< 500020< 500010 complete",
+		"1 3100< 2100< 20< 10 complete",
+		"1 3100< 500030< 1100 complete",
+		"1 500040 end of frame pointers",
+		"1 500041 end of frame pointers",
+		"1 500042 broken stack",
+		"1 500043 broken stack",
+		"1 500044 broken stack",
+		"1 500045 end of stack copy",
+		"1 500046 end of stack copy",
+		"1 500047 broken stack",
+		"1 500048 broken stack",
+		"1 510010< 500049 no code mapped",
+		"1 1234< 50004a no code mapped",
+		"1 100 no unwind table",
+	})
 }
 
 // testLayout maps a file with testTable at mapped.
@@ -172,7 +262,7 @@ func testLayout() bolt.Layout {
 func TestUnwindARM64(t *testing.T) {
 	table := testTable()
 	table.Rules[1] = unwind.Rule{Kind: unwind.KindSP, CFA: 0} // a leaf
-	u := newUnwinder("aarch64", func(Mapped, elf.Machine) *unwind.Table { return table })
+	u := newUnwinder("aarch64", func(Mapped, elf.Machine) unwind.Code { return unwind.Code{Table: table} })
 	regs := make([]uint64, 33)
 	regs[29], regs[30], regs[31], regs[32] = stackAt, 0x12<<48|framedCode, stackAt, plainCode
 	state := userState{abi: abi64, mask: 1<<33 - 1, regs: words(regs), stack: words([]uint64{0, 0x34<<48 | outermost})}
@@ -235,7 +325,9 @@ func FuzzUnwind(f *testing.F) {
 			regs[29], regs[30], regs[31], regs[32] = fp, pc, stackAt, pc
 		}
 		walk := func(stack []byte) ([]unwind.Frame, stackend.End) {
-			u := newUnwinder(arch, func(Mapped, elf.Machine) *unwind.Table { return testTable() })
+			u := newUnwinder(arch, func(Mapped, elf.Machine) unwind.Code {
+				return unwind.Code{Table: testTable(), Fallback: unwind.Chain(unwind.ChainAny)}
+			})
 			frames, end := u.walk(layout, userState{abi: abi64, mask: mask, regs: words(regs), stack: stack, full: true})
 			if len(frames) == 0 || len(frames) > 2+len(stack)/8 || frames[0] != (unwind.Frame{PC: pc, Exact: true}) {
 				t.Fatalf("got %d frames %v from %d bytes at %#x", len(frames), frames, len(stack), pc)

@@ -181,7 +181,7 @@ func findPages(r io.ReaderAt, from, end uint64, first []byte, hole mapping, memo
 func (t *Table) codeAround(pid int, i *image, maps []procfs.Map, n int, hole mapping) (found []code) {
 	var last *File
 	try := func(neighbor procfs.Map) (isFile bool) {
-		if classify(neighbor.Name, neighbor.Ino) != KindFile {
+		if KindOf(neighbor.Name, neighbor.Ino) != KindFile {
 			return false
 		}
 		m, _ := t.mapping(neighbor, 0, pid, i.parent)

@@ -36,8 +36,9 @@ func (k Kind) String() string {
 
 const deletedSuffix = " (deleted)"
 
-// classify returns the kind of a mapping by its name and inode.
-func classify(name string, ino uint64) Kind {
+// KindOf returns the kind of an executable mapping by its name, from the kernel or from perf, and its inode, 0 if it
+// has none.
+func KindOf(name string, ino uint64) Kind {
 	switch {
 	case name == "[vdso]":
 		return KindVDSO

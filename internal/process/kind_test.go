@@ -2,7 +2,7 @@ package process
 
 import "testing"
 
-func TestClassify(t *testing.T) {
+func TestKindOf(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		ino  uint64
@@ -25,8 +25,8 @@ func TestClassify(t *testing.T) {
 		{"[vdso]", 0, KindVDSO},
 		{"[vsyscall]", 0, KindVsyscall},
 	} {
-		if got := classify(tc.name, tc.ino); got != tc.want {
-			t.Errorf("classify(%q, %d): got %v, want %v", tc.name, tc.ino, got, tc.want)
+		if got := KindOf(tc.name, tc.ino); got != tc.want {
+			t.Errorf("KindOf(%q, %d): got %v, want %v", tc.name, tc.ino, got, tc.want)
 		}
 	}
 }

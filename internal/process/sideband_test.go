@@ -208,7 +208,7 @@ func checkMaps(t *testing.T, table *Table, pid int) {
 	for _, m := range maps {
 		for _, addr := range []uint64{m.Start, m.Start + 42, m.Limit - 1} {
 			l := table.Resolve(pid, addr, now)
-			if want := classify(m.Name, m.Ino); l.Kind != want {
+			if want := KindOf(m.Name, m.Ino); l.Kind != want {
 				t.Errorf("%+v: got %v, want %v", m, l, want)
 				continue
 			}

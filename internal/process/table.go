@@ -198,7 +198,7 @@ func (t *Table) mmap(r perfevent.Mmap2) {
 // mapping converts m and queues its file for opening. dump is the file if it may be a
 // jitdump file, which is not code.
 func (t *Table) mapping(m procfs.Map, gen uint64, pid, parent int) (mapped mapping, dump *File) {
-	mapped = mapping{start: m.Start, limit: m.Limit, off: m.Offset, kind: classify(m.Name, m.Ino)}
+	mapped = mapping{start: m.Start, limit: m.Limit, off: m.Offset, kind: KindOf(m.Name, m.Ino)}
 	if mapped.kind != KindFile {
 		return mapped, nil
 	}

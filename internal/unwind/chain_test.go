@@ -27,9 +27,6 @@ func TestChainARM64(t *testing.T) {
 		functions
 	)
 	const size = 64 // of a function, in bytes
-	chain := unwind.Rule{Kind: unwind.KindChain, CFA: 16, FPSlot: unwind.SlotFP, RASlot: unwind.SlotFP, RA: 8}
-	chainAtEnd := chain
-	chainAtEnd.Arg = unwind.ChainAtEnd
 	record := func(k unwind.Kind, cfa int32) unwind.Rule {
 		return unwind.Rule{Kind: k, CFA: cfa, FPSlot: unwind.SlotCFA, FP: -cfa, RASlot: unwind.SlotCFA, RA: 8 - cfa}
 	}
@@ -37,7 +34,7 @@ func TestChainARM64(t *testing.T) {
 		Segments: []unwind.Segment{{Addr: 0x400000, Size: functions * size}},
 		Blocks:   []uint32{0, functions},
 		Rules: []unwind.Rule{
-			{}, chain, chainAtEnd, record(unwind.KindSP, 48), record(unwind.KindFP, 48),
+			{}, unwind.Chain(unwind.ChainAny), unwind.Chain(unwind.ChainAtEnd), record(unwind.KindSP, 48), record(unwind.KindFP, 48),
 			{Kind: unwind.KindSP, CFA: 32, RASlot: unwind.SlotCFA, RA: -32}, {Kind: unwind.KindEnd}, {Kind: unwind.KindEnd},
 		},
 	}
@@ -46,7 +43,7 @@ func TestChainARM64(t *testing.T) {
 	}
 	at := func(function uint64) uint64 { return 0x400000 + function*size + 16 }
 	k := unwindtest.NewKernel(t, elf.EM_AARCH64)
-	layout := k.LayOut([]unwindtest.Mapped{{Start: 0x400000, End: 0x400000 + functions*size, Table: table}})
+	layout := k.LayOut([]unwindtest.Mapped{{Start: 0x400000, End: 0x400000 + functions*size, Code: unwind.Code{Table: table}}})
 	const sp = 0x7ffe00000100
 	for _, test := range []struct {
 		name   string
@@ -79,11 +76,20 @@ func TestChainARM64(t *testing.T) {
 			for off, word := range test.words {
 				binary.LittleEndian.PutUint64(page[sp%unwindtest.PageSize+off:], word)
 			}
-			k.SetMemory(map[uint64][]byte{sp &^ (unwindtest.PageSize - 1): page})
+			pages := map[uint64][]byte{sp &^ (unwindtest.PageSize - 1): page}
+			k.SetMemory(pages)
 			regs := unwind.Registers{PC: test.pc}
 			regs.R[31], regs.R[29] = sp, test.fp
-			for range 2 { // with a cold and a warm cache
-				frames, end := k.Walk(t, regs, layout, 1<<48-1, bpf.UnwindByBoth)
+			memory := unwindtest.Recorder{From: func(uint64, []byte) bool { return false }, Pages: pages}
+			w := unwind.Walker{Machine: elf.EM_AARCH64, PCMask: 1<<48 - 1, Read: memory.Read, Find: func(addr uint64) (unwind.Code, uint64, bool) {
+				return unwind.Code{Table: table}, 0, addr-0x400000 < functions*size
+			}}
+			walks := []func() ([]unwind.Frame, stackend.End){
+				func() ([]unwind.Frame, stackend.End) { return w.Walk(regs, nil, bpf.MaxDepth) },
+				func() ([]unwind.Frame, stackend.End) { return k.Walk(t, regs, layout, 1<<48-1, bpf.UnwindByBoth) },
+			}
+			for _, walk := range append(walks, walks[1]) { // in the kernel with a cold and a warm cache
+				frames, end := walk()
 				var got []uint64
 				for _, f := range frames {
 					got = append(got, f.PC)

@@ -58,7 +58,7 @@ func TestCore(t *testing.T) {
 		}
 		w := Walker{
 			Machine: program.Machine(),
-			Find:    func(uint64) (*Table, uint64, bool) { return table, 0, true },
+			Find:    func(uint64) (Code, uint64, bool) { return Code{Table: table}, 0, true },
 			Read: func(addr uint64, buf []byte) bool {
 				for _, p := range core.Progs {
 					if p.Type == elf.PT_LOAD && addr-p.Vaddr < p.Filesz {

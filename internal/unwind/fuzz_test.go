@@ -147,7 +147,7 @@ func FuzzWalk(f *testing.F) {
 		table.Blocks = append(table.Blocks, uint32(len(table.Rows)-1))
 		w := Walker{
 			Machine: elf.EM_X86_64,
-			Find:    func(addr uint64) (*Table, uint64, bool) { return table, 0, true },
+			Find:    func(uint64) (Code, uint64, bool) { return Code{Table: table}, 0, true },
 			Read: func(addr uint64, buf []byte) bool {
 				if addr > uint64(len(memory)) || uint64(len(buf)) > uint64(len(memory))-addr {
 					return false

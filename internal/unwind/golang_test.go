@@ -229,7 +229,7 @@ func TestWalkGo(t *testing.T) {
 	} {
 		w := Walker{
 			Machine: elf.EM_X86_64,
-			Find:    func(uint64) (*Table, uint64, bool) { return table, 0, true },
+			Find:    func(uint64) (Code, uint64, bool) { return Code{Table: table}, 0, true },
 			Read:    test.memory.read,
 		}
 		regs := Registers{PC: leaf, TP: test.tp}

@@ -46,14 +46,18 @@ var kinds = [...]unwind.Kind{
 	unwind.KindNone, unwind.KindUnsupported, unwind.KindEnd, unwind.KindSP, unwind.KindSP, unwind.KindSP,
 	unwind.KindSP, unwind.KindSP, unwind.KindSP, unwind.KindFP, unwind.KindFP, unwind.KindRegister,
 	unwind.KindDerefSP, unwind.KindDerefFP, unwind.KindPLT, unwind.KindSignal, unwind.KindIndexed,
+	unwind.KindChain, unwind.KindChain,
 }
 
 // rule returns any valid rule.
 func (c *choices) rule(m machine) unwind.Rule {
 	offset := func() int32 { return int32(int8(c.byte())) * 8 }
 	r := unwind.Rule{Kind: kinds[int(c.byte())%len(kinds)]}
-	if r.Kind < unwind.KindSP {
+	switch {
+	case r.Kind < unwind.KindSP:
 		return r
+	case r.Kind == unwind.KindChain:
+		return unwind.Chain(c.byte() % (unwind.ChainAtEnd + 1))
 	}
 	r.CFA = (int32(c.byte()%64) - 4) * 8
 	switch r.Kind {
@@ -198,7 +202,11 @@ func FuzzKernelWalker(f *testing.F) {
 		table := c.table(m)
 		seg := table.Segments[0]
 		start := seg.Addr + fuzzBias
-		layout := k.LayOut([]unwindtest.Mapped{{Start: start, End: start + seg.Size, Table: table}})
+		code := unwind.Code{Table: table}
+		if b := c.byte(); b < 200 {
+			code.Fallback = unwind.Chain(b % (unwind.ChainAtEnd + 1))
+		}
+		layout := k.LayOut([]unwindtest.Mapped{{Start: start, End: start + seg.Size, Code: code}})
 
 		regs := unwind.Registers{PC: start + uint64(c.byte())*16}
 		for i := range m.last + 1 {
@@ -212,8 +220,8 @@ func FuzzKernelWalker(f *testing.F) {
 		w := unwind.Walker{
 			Machine: elfMachine,
 			PCMask:  m.pcMask,
-			Find: func(addr uint64) (*unwind.Table, uint64, bool) {
-				return table, fuzzBias, addr-start < seg.Size
+			Find: func(addr uint64) (unwind.Code, uint64, bool) {
+				return code, fuzzBias, addr-start < seg.Size
 			},
 			Read: memory.Read,
 		}
@@ -236,7 +244,7 @@ func FuzzKernelWalker(f *testing.F) {
 			table.Rows[i] = unwind.Row(c.word() * 0x9e3779b1)
 		}
 		k.Forget(int(c.byte()))
-		layout = k.LayOut([]unwindtest.Mapped{{Start: start, End: start + seg.Size, Table: table}})
+		layout = k.LayOut([]unwindtest.Mapped{{Start: start, End: start + seg.Size, Code: code}})
 		_, _ = k.Walk(t, regs, layout, m.pcMask, bpf.UnwindByBoth)
 	})
 }

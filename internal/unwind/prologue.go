@@ -796,7 +796,7 @@ func (c *codeRules) finish() bool {
 	slices.SortFunc(c.starts, func(a, b codeStart) int { return cmp.Compare(a.addr, b.addr) })
 	f := filler{
 		codeRules: c, chunk: chunk{rules: c.rules},
-		chain: c.rules.add(Rule{Kind: KindChain}), standard: c.rules.add(Rule{Kind: KindChain, Arg: ChainAtEnd}),
+		chain: c.rules.add(Chain(ChainAny)), standard: c.rules.add(Chain(ChainAtEnd)),
 	}
 	leaf := c.arch.isa.entryFrame()
 	f.leaf = c.rules.add(leaf.rule())

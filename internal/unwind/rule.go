@@ -42,7 +42,7 @@ const (
 	// KindChain follows the chain of frame pointers. It is for code that cannot be analyzed, among functions
 	// that keep frame pointers, without knowing whether the function has a frame. It is also for analyzed code
 	// with a standard frame, just below the return address: the kernel's walker recognizes the frames of V8
-	// there. Then Rule.Arg is [ChainAtEnd]. [Walker] ends there.
+	// there. Then Rule.Arg is [ChainAtEnd]. [Chain] returns its rules.
 	KindChain
 	// KindSwitch computes the frame pointer plus Rule.CFA, for a function that runs others on
 	// another stack, above or below. A frame pointer of 0 is the end: the other stack does not
@@ -65,9 +65,21 @@ const (
 // or 0 if it is still in the register.
 const BaseLost = 255
 
-// ChainAtEnd is the Rule.Arg of a [KindChain] in a function with a standard frame: the caller's stack pointer
-// is known after a step from there.
-const ChainAtEnd = 2
+// The values of Rule.Arg for [KindChain] say what is known of the chain of frame pointers.
+const (
+	// ChainAny: nothing but that the caller's frame is above this one.
+	ChainAny = 0
+	// ChainStacks: it may lead to another stack, as in Go.
+	ChainStacks = 1
+	// ChainAtEnd: the function has a standard frame, so the caller's stack pointer is known after a step from
+	// there.
+	ChainAtEnd = 2
+)
+
+// Chain returns the rule that follows the chain of frame pointers, of which arg is known.
+func Chain(arg uint8) Rule {
+	return Rule{Kind: KindChain, Arg: arg, CFA: 16, FPSlot: SlotFP, RASlot: SlotFP, RA: 8}
+}
 
 var kindNames = [...]string{
 	KindNone: "none", KindUnsupported: "unsupported", KindEnd: "end", KindSP: "sp", KindFP: "fp",

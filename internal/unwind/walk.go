@@ -40,10 +40,9 @@ func (f Frame) Lookup() uint64 {
 type Walker struct {
 	// Machine is elf.EM_X86_64 or elf.EM_AARCH64.
 	Machine elf.Machine
-	// Find returns the table of the file mapped at an address, nil if the file has none,
-	// and the bias to subtract from the address to get the link-time address. ok is false
-	// if no file is mapped there.
-	Find func(addr uint64) (t *Table, bias uint64, ok bool)
+	// Find returns the code at an address, and the bias to subtract from the address to get the
+	// link-time address. ok is false if no code is mapped there.
+	Find func(addr uint64) (c Code, bias uint64, ok bool)
 	// Read fills buf from the memory at addr, and reports whether it could.
 	Read func(addr uint64, buf []byte) bool
 	// AboveSP means that Read has only memory above the stack pointer, as in a copy of a
@@ -71,6 +70,8 @@ type cursor struct {
 	doubtful bool
 	// base is whether the base register is known even if exact is false.
 	base bool
+	// unsureSP is whether the stack pointer may be below its value in the frame, see [cursor.leadsToSP].
+	unsureSP bool
 }
 
 // Walk appends up to limit frames of a thread to frames, innermost first, and returns why
@@ -83,14 +84,11 @@ func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, stack
 	for range limit {
 		f := Frame{PC: c.regs.PC, Exact: c.exact}
 		frames = append(frames, f)
-		table, bias, ok := w.Find(f.Lookup())
-		switch {
-		case !ok:
+		code, bias, ok := w.Find(f.Lookup())
+		if !ok {
 			return frames, stackend.NoMapping
-		case table == nil:
-			return frames, stackend.NoTable
 		}
-		if end, more := c.step(table.Lookup(f.Lookup() - bias)); !more {
+		if end, more := c.step(code.rule(f.Lookup() - bias)); !more {
 			return frames, end
 		}
 		// Threads start with 0. But a signal may have interrupted a jump to address 0.
@@ -103,9 +101,14 @@ func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, stack
 
 // step moves to the caller by a rule, or returns why it cannot.
 func (c *cursor) step(r Rule) (end stackend.End, more bool) {
+	if c.unsureSP && !c.leadsToSP(r) {
+		return stackend.Register, false
+	}
 	switch r.Kind {
-	case KindNone, KindChain, KindUnread:
+	case KindNone, KindUnread:
 		return stackend.NoTable, false
+	case KindChain:
+		return c.chain(r)
 	case KindUnsupported:
 		return stackend.Unsupported, false
 	case KindEnd:
@@ -146,8 +149,56 @@ func (c *cursor) step(r Rule) (end stackend.End, more bool) {
 	}
 	c.restoreBase(r, cfa)
 	c.regs.PC, c.regs.R[c.arch.sp], c.regs.R[c.arch.fp] = pc, cfa, fp
-	c.exact = false
+	c.exact, c.unsureSP = false, false
 	return 0, true
+}
+
+// lowest is an address below which no memory is mapped, whatever mmap_min_addr is.
+const lowest = 4096
+
+// chain moves to the caller by the frame pointer. Code that uses the register for something else mostly leaves
+// no address of a frame in it.
+func (c *cursor) chain(r Rule) (end stackend.End, more bool) {
+	sp, fp, stacks := c.regs.R[c.arch.sp], c.regs.R[c.arch.fp], r.Arg == ChainStacks
+	cfa := fp + uint64(int64(r.CFA))
+	switch {
+	case fp == 0:
+		return stackend.FramePointer, false
+	case fp < lowest || fp&7 != 0 || fp < sp && !stacks:
+		return stackend.Broken, false
+	case cfa < sp && !stacks:
+		return stackend.NotGrowing, false
+	}
+	saved, ok := c.word(fp)
+	if !ok {
+		return stackend.Broken, false
+	}
+	pc, ok := c.word(fp + 8)
+	if !ok {
+		return stackend.Broken, false
+	}
+	c.regs.PC, c.regs.R[c.arch.sp], c.regs.R[c.arch.fp] = c.strip(pc), cfa, saved
+	c.exact, c.base = false, false
+	c.unsureSP = c.arch.link && r.Arg != ChainAtEnd
+	if c.regs.PC == 0 { // threads start with 0, but it may not have been a frame pointer
+		return stackend.FramePointer, false
+	}
+	return 0, true
+}
+
+// leadsToSP reports whether the stack pointer is known if a rule needs it, after a step by frame pointers on
+// arm64. Compilers put the record that a frame pointer points to anywhere in a frame there, so the step tells only
+// that the caller's frame is above that record. If the record is at the end of the callee's frame, the caller's
+// rule leads to the caller's own record.
+func (c *cursor) leadsToSP(r Rule) bool {
+	switch r.Kind {
+	case KindSP:
+		cfa := c.regs.R[c.arch.sp] + uint64(int64(r.CFA))
+		return r.FPSlot == SlotCFA && cfa+uint64(int64(r.FP)) == c.regs.R[c.arch.fp]
+	case KindPLT, KindDerefSP, KindIndexed, KindSignal:
+		return false
+	}
+	return r.FPSlot != SlotSP && r.RASlot != SlotSP
 }
 
 // register returns a register of the frame, if it is known. No rule says where a register that
@@ -287,7 +338,7 @@ func (c *cursor) signal(r Rule) (end stackend.End, more bool) {
 			c.regs.R[reg] = v
 		}
 	}
-	c.exact, c.base, c.departed = true, true, false
+	c.exact, c.base, c.departed, c.unsureSP = true, true, false, false
 	return 0, true
 }
 
@@ -324,7 +375,7 @@ func (c *cursor) goroutine(r Rule) (end stackend.End, more bool) {
 		return stackend.Unsupported, false
 	}
 	c.regs.PC, c.regs.R[c.arch.sp], c.regs.R[c.arch.fp] = c.strip(pc), sp, fp
-	c.exact, c.base, c.departed = false, false, true
+	c.exact, c.base, c.departed, c.unsureSP = false, false, true, false
 	return 0, true
 }
 

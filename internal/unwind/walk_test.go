@@ -135,6 +135,17 @@ func TestWalk(t *testing.T) {
 		{"no file", elf.EM_X86_64, fn(leaf), 0, nil, memory{sp: 0x77}, fmt.Sprintf("[%#x <-0x77] no code mapped", fn(leaf))},
 		{"no table", elf.EM_X86_64, fn(gap) + 1, 0, nil, nil, fmt.Sprintf("[%#x] no unwind table", fn(gap)+1)},
 		{"file without table", elf.EM_X86_64, 0x100, 0, nil, nil, "[0x100] no unwind table"},
+		{"frame pointers", elf.EM_X86_64, 0x200, sp + 16, nil, memory{
+			sp + 16: sp + 64, sp + 24: call(framePointer), sp + 64: 0, sp + 72: call(outermost),
+		}, fmt.Sprintf("[0x200 <-%#x <-%#x] complete", call(framePointer), call(outermost))},
+		{"no frame pointer", elf.EM_X86_64, 0x200, 0, nil, nil, "[0x200] end of frame pointers"},
+		{"frame pointers to the start of a thread", elf.EM_X86_64, 0x200, sp, nil, memory{sp: 0, sp + 8: 0}, "[0x200] end of frame pointers"},
+		{"frame pointer of a callee", elf.EM_X86_64, 0x200, sp - 16, nil, memory{sp - 16: 0, sp - 8: call(outermost)}, "[0x200] broken stack"},
+		{"frame pointer to nowhere", elf.EM_X86_64, 0x200, sp + 16, nil, memory{sp + 16: 0}, "[0x200] broken stack"},
+		{"no address of a frame", elf.EM_X86_64, 0x200, sp + 1, nil, nil, "[0x200] broken stack"},
+		{"frame pointer to another stack", elf.EM_X86_64, 0x300, sp - 1024, nil, memory{
+			sp - 1024: 0, sp - 1016: call(outermost),
+		}, fmt.Sprintf("[0x300 <-%#x] complete", call(outermost))},
 		{"other machine", elf.EM_RISCV, 0x100, 0, nil, nil, "[] no unwind table"},
 		{"unsupported", elf.EM_X86_64, fn(unsupported), 0, nil, nil, fmt.Sprintf("[%#x] unsupported unwind rule", fn(unsupported))},
 		{"register that calls change", elf.EM_X86_64, fn(leaf), 0, map[int]uint64{10: sp + 64}, memory{
@@ -205,11 +216,16 @@ func TestWalk(t *testing.T) {
 		}
 		w := Walker{
 			Machine: test.machine,
-			Find: func(addr uint64) (*Table, uint64, bool) {
-				if addr == 0x100 {
-					return nil, 0, true
+			Find: func(addr uint64) (Code, uint64, bool) {
+				switch addr {
+				case 0x100:
+					return Code{}, 0, true
+				case 0x200:
+					return Generated(), 0, true
+				case 0x300:
+					return Code{Fallback: Chain(ChainStacks)}, 0, true
 				}
-				return tab, bias, addr >= bias
+				return Code{Table: tab}, bias, addr >= bias
 			},
 			Read:   test.memory.read,
 			PCMask: 1<<48 - 1,
@@ -256,7 +272,7 @@ func TestWalkAboveSP(t *testing.T) {
 	} {
 		m := memory{sp: test.caller + 16, sp + 32: 0, sp + 40: outermost + 16}
 		w := Walker{Machine: elf.EM_X86_64, Read: m.read, AboveSP: test.aboveSP,
-			Find: func(uint64) (*Table, uint64, bool) { return table, 0, true }}
+			Find: func(uint64) (Code, uint64, bool) { return Code{Table: table}, 0, true }}
 		regs := Registers{PC: released}
 		regs.R[amd64SP], regs.R[amd64FP], regs.R[amd64Base] = sp, sp+32, sp+32
 		got, end := w.Walk(regs, nil, 4)

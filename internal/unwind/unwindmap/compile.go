@@ -38,26 +38,24 @@ func openFile(f *process.File, finder *debugfile.Finder) (input, error) {
 	return input{r: r, size: size, name: f.Path, root: f.Root(), finder: finder}, err
 }
 
-// compile makes the table of a file, and returns the kind of its code.
-func compile(ctx context.Context, s input, opt unwind.Options) (t *unwind.Table, c code, err error) {
+// compile makes the table of a file. What it returns with an error is what is known of the code without the
+// table.
+func compile(ctx context.Context, s input, opt unwind.Options) (c unwind.Code, err error) {
 	began := time.Now()
 	defer func() {
 		slog.Debug("unwind table", "file", s.name, "code", !opt.Deferred, "took", time.Since(began), "error", err)
 	}()
 	f, err := elffile.New(interruptible{ctx, s.r}, s.size, s.name)
 	if err != nil {
-		return nil, c, err
+		return unwind.Generated(), err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	f.SetContext(ctx)
-	if f.Machine() != machine {
-		return nil, foreignCode, fmt.Errorf("%s: %w for machine %v", s.name, unwind.ErrNoTable, f.Machine())
+	if f.Machine() != machine { // such as code of 32-bit programs
+		return c, fmt.Errorf("%s: %w for machine %v", s.name, unwind.ErrNoTable, f.Machine())
 	}
-	if unwind.IsGo(f) {
-		c = goCode
-	}
-	t, err = Compile(ctx, &debugfile.File{File: f, Root: s.root, Path: s.name}, s.finder, opt)
-	return t, c, err
+	t, err := Compile(ctx, &debugfile.File{File: f, Root: s.root, Path: s.name}, s.finder, opt)
+	return unwind.CodeOf(f, t), err
 }
 
 // Compile is [unwind.Compile] for an open file. It waits while another large file is compiled.

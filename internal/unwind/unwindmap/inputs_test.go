@@ -37,13 +37,13 @@ func compilePath(t *testing.T, path string) *unwind.Table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, _, err := compile(t.Context(), input{
+	c, err := compile(t.Context(), input{
 		r: bytes.NewReader(content), size: int64(len(content)), name: path, root: "/", finder: finder.Local(),
 	}, unwind.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return table
+	return c.Table
 }
 
 // TestSeparateDebugFile strips a program with unwind information in .debug_frame. The
@@ -98,7 +98,7 @@ func TestTooLarge(t *testing.T) {
 		if err := f.Truncate(size); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = compile(t.Context(), input{r: f, size: size, name: name}, unwind.Options{})
+		_, err = compile(t.Context(), input{r: f, size: size, name: name}, unwind.Options{})
 		if err == nil || !strings.Contains(err.Error(), "more than any program has") {
 			t.Errorf("%s: got %v, want %q in it", name, err, "more than any program has")
 		}

@@ -57,30 +57,6 @@ type placement struct {
 	blocks, rows uint32 // words
 }
 
-// code is a kind of code.
-type code uint8
-
-const (
-	nativeCode code = iota
-	// describedCode is native code of a file that has a table, from call frame information or from the
-	// code, which also tells where frame pointers are kept.
-	describedCode
-	goCode
-	// foreignCode is for another machine, such as code of 32-bit programs.
-	foreignCode
-)
-
-// fallback returns the rule for code of this kind that no table describes.
-func (c code) fallback(m Mode) uint32 {
-	switch {
-	case m == Tables || c == foreignCode || c == describedCode:
-		return ruleNone
-	case c == goCode:
-		return ruleChainGo
-	}
-	return ruleChain
-}
-
 // appendMappings appends m in the form of the kernel's walker: the parts that segments of
 // its file describe, and the parts between them.
 func appendMappings(list []mapping, m process.Mapping, p placement, fallback uint32) []mapping {

@@ -5,6 +5,7 @@ import (
 
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
+	"fulgur/internal/unwind"
 )
 
 // newLayout returns a layout for a process whose layout was old, or nil if there is no
@@ -16,7 +17,7 @@ func (l *Loader) newLayout(maps []process.Mapping, old *layout) *layout {
 	next := &layout{sources: maps, files: map[*file]uint32{}, procs: map[*proc]bool{}}
 	list := make([]mapping, 0, len(maps)+len(maps)/4)
 	for _, m := range maps {
-		where, rule := placement{}, nativeCode.fallback(l.config.mode)
+		where, rule := placement{}, l.rules.index[unwind.Generated().Fallback]
 		if f := l.file(m); f != nil {
 			rows := f.rows()
 			next.files[f] = rows

@@ -716,16 +716,15 @@ func TestLoaderDropsUnused(t *testing.T) {
 	}
 }
 
-// Without frame pointers, a stack ends at code without a table.
+// With tables alone, a stack ends at code without a table.
 func TestFallback(t *testing.T) {
-	for code, want := range map[code]uint32{
-		nativeCode: ruleChain, describedCode: ruleNone, goCode: ruleChainGo, foreignCode: ruleNone,
-	} {
-		if got := code.fallback(Auto); got != want {
-			t.Errorf("code %d: got fallback rule %d, want %d", code, got, want)
+	for arg, want := range []uint32{unwind.ChainAny: ruleChain, unwind.ChainStacks: ruleChainGo, unwind.ChainAtEnd: ruleChainAtEnd} {
+		chain := unwind.Chain(uint8(arg))
+		if got := newRules(100, Auto).index[chain]; got != want {
+			t.Errorf("%+v: got rule %d, want %d", chain, got, want)
 		}
-		if got := code.fallback(Tables); got != ruleNone {
-			t.Errorf("with tables alone, code %d: got fallback rule %d, want %d", code, got, ruleNone)
+		if got, ok := newRules(100, Tables).index[chain]; !ok || got != ruleNone {
+			t.Errorf("with tables alone, %+v: got rule %d (%v), want %d", chain, got, ok, ruleNone)
 		}
 	}
 }
@@ -741,22 +740,22 @@ func TestCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, c, err := compile(t.Context(), input{r: file, size: info.Size(), name: "test"}, unwind.Options{})
-	if c != goCode || err != nil && !errors.Is(err, unwind.ErrNoTable) {
-		t.Errorf("got code %d, %v; want a Go program's", c, err)
+	c, err := compile(t.Context(), input{r: file, size: info.Size(), name: "test"}, unwind.Options{})
+	if c.Fallback != unwind.Chain(unwind.ChainStacks) || err != nil && !errors.Is(err, unwind.ErrNoTable) {
+		t.Errorf("got fallback %+v, %v; want a Go program's", c.Fallback, err)
 	}
 	vdso, err := readVDSO()
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, c, err := compile(t.Context(), vdso, unwind.Options{})
+	c, err = compile(t.Context(), vdso, unwind.Options{})
 	// On arm64, the vdso has only a signal trampoline.
-	if err != nil || c != nativeCode || len(table.Rules) < 3 {
-		t.Errorf("vdso: got %v of code %d, %v; want native code with rules", table, c, err)
+	if err != nil || c.Fallback.Arg != unwind.ChainAny || len(c.Table.Rules) < 3 {
+		t.Errorf("vdso: got %+v, %v; want native code with rules", c, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := compile(ended, vdso, unwind.Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := compile(ended, vdso, unwind.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a canceled context: got %v, want %v", err, context.Canceled)
 	}
 }

@@ -44,6 +44,9 @@ const (
 	tableLate = uint32(bpf.UnwindUnwindRowsUNWIND_LATE)
 )
 
+// chains has the rules that follow frame pointers, by what is known of the chain.
+var chains = [...]uint32{unwind.ChainAny: ruleChain, unwind.ChainStacks: ruleChainGo, unwind.ChainAtEnd: ruleChainAtEnd}
+
 // attachers is the number of threads that attach pages in parallel. Before Linux 6.8,
 // each page costs a grace period, which concurrent waiters share.
 const attachers = 32
@@ -109,15 +112,9 @@ func (k *kernelMaps) open() error {
 	); err != nil {
 		return err
 	}
-	chain := rule{
-		Kind: uint8(bpf.UnwindUnwindKindUNWIND_CHAIN), Cfa: 16,
-		FpSlot: uint8(unwind.SlotFP), Fp: 0, RaSlot: uint8(unwind.SlotFP), Ra: 8,
+	for arg, index := range chains {
+		k.writeRules(index, []unwind.Rule{unwind.Chain(uint8(arg))})
 	}
-	k.rules[ruleChain] = chain
-	chain.Arg = uint8(bpf.UnwindUnwindChainUNWIND_CHAIN_STACKS)
-	k.rules[ruleChainGo] = chain
-	chain.Arg = uint8(bpf.UnwindUnwindChainUNWIND_CHAIN_AT_END)
-	k.rules[ruleChainAtEnd] = chain
 	for _, p := range []*ebpf.Program{k.objects.UnwindFork, k.objects.UnwindFree} {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {

@@ -20,15 +20,15 @@ func newRules(limit uint32, m Mode) *rules {
 		// The zero rule is for addresses without a table.
 		index: map[unwind.Rule]uint32{
 			{}: ruleNone, {Kind: unwind.KindUnsupported}: ruleFirst, {Kind: unwind.KindUnread}: ruleUnread,
-			{Kind: unwind.KindChain}:                         ruleNone,
-			{Kind: unwind.KindChain, Arg: unwind.ChainAtEnd}: ruleNone,
 		},
 		next:        ruleFirst + 1,
 		unsupported: ruleFirst,
 	}
-	if m != Tables {
-		r.index[unwind.Rule{Kind: unwind.KindChain}] = ruleChain
-		r.index[unwind.Rule{Kind: unwind.KindChain, Arg: unwind.ChainAtEnd}] = ruleChainAtEnd
+	for arg, index := range chains {
+		if m == Tables {
+			index = ruleNone
+		}
+		r.index[unwind.Chain(uint8(arg))] = index
 	}
 	return r
 }

@@ -117,21 +117,20 @@ func (l *Loader) work() {
 type compiled struct {
 	placement placement
 	words     span
-	code      code
-	described bool   // describes more than synthetic code
+	fallback  unwind.Rule
 	unread    uint64 // bytes of code left to analyze
 	damage    error  // the first unreadable part
 }
 
 // compile makes a table and places it. It locks l.mu.
 func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
-	table, code, err := compileKey(l.ctx, key, l.config.finder, workers)
-	c := compiled{code: code}
+	code, err := compileKey(l.ctx, key, l.config.finder, workers)
+	c := compiled{fallback: code.Fallback}
 	if err != nil {
 		return c, err
 	}
+	table := code.Table
 	c.unread = table.Stats.Unread
-	c.described = table.Stats.Source > 0 || table.Stats.Analyzed || c.unread > 0
 	if table.Stats.Damaged > 0 {
 		c.damage = table.Stats.Damage
 		if more := table.Stats.Damaged - 1; more > 0 {
@@ -153,19 +152,19 @@ func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
 	return c, nil
 }
 
-func compileKey(ctx context.Context, key fileKey, finder *debugfile.Finder, workers int) (*unwind.Table, code, error) {
+func compileKey(ctx context.Context, key fileKey, finder *debugfile.Finder, workers int) (unwind.Code, error) {
 	var s input
 	var err error
 	switch key.kind {
 	case process.KindVsyscall:
-		return vsyscallTable(), nativeCode, nil
+		return unwind.Code{Table: vsyscallTable()}, nil
 	case process.KindVDSO:
 		s, err = readVDSO()
 	default:
 		s, err = openFile(key.file, finder)
 	}
 	if err != nil {
-		return nil, nativeCode, err
+		return unwind.Generated(), err
 	}
 	return compile(ctx, s, unwind.Options{Workers: workers, Deferred: !key.code})
 }
@@ -174,10 +173,7 @@ func compileKey(ctx context.Context, key fileKey, finder *debugfile.Finder, work
 func (l *Loader) add(f *file, c compiled, err error) {
 	f.done = true
 	f.placement, f.words, f.unread = c.placement, c.words, c.unread
-	if err == nil && c.described && c.code == nativeCode {
-		c.code = describedCode
-	}
-	f.fallback = c.code.fallback(l.config.mode)
+	f.fallback = l.rules.index[c.fallback]
 	switch {
 	case l.ctx.Err() != nil:
 	case err == nil:

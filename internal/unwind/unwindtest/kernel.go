@@ -72,15 +72,9 @@ func NewKernel(t testing.TB, machine elf.Machine) *Kernel {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	k.Forget(0)
-	chain := unwind.Rule{
-		Kind: unwind.Kind(bpf.UnwindUnwindKindUNWIND_CHAIN), CFA: 16,
-		FPSlot: unwind.SlotCFA, FP: -16, RASlot: unwind.SlotCFA, RA: -8,
-	}
-	k.rules[bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN] = chain
-	chain.Arg = uint8(bpf.UnwindUnwindChainUNWIND_CHAIN_STACKS)
-	k.rules[bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_GO] = chain
-	chain.Arg = unwind.ChainAtEnd
-	k.rules[bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_AT_END] = chain
+	k.rules[bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN] = unwind.Chain(unwind.ChainAny)
+	k.rules[bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_GO] = unwind.Chain(unwind.ChainStacks)
+	k.rules[bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_AT_END] = unwind.Chain(unwind.ChainAtEnd)
 	k.cmd = exec.Command(program)
 	k.cmd.Stderr = &k.stderr
 	var err error
@@ -133,7 +127,9 @@ func (k *Kernel) add(t *unwind.Table) placed {
 	p.rows = uint32(len(k.words))
 	for _, r := range t.Rows {
 		rule := r.Rule()
-		if rule > 0 {
+		if int(rule) < len(t.Rules) && t.Rules[rule] == (unwind.Rule{}) { // a corrupt table has rules beyond
+			rule = 0
+		} else {
 			rule += base
 		}
 		k.words = append(k.words, uint32(r.WithRule(rule)))
@@ -142,21 +138,22 @@ func (k *Kernel) add(t *unwind.Table) placed {
 	return p
 }
 
-// Mapped is a mapping of a file.
+// Mapped is a mapping of a file, or of memory without one.
 type Mapped struct {
 	Start, End, Offset uint64
-	Table              *unwind.Table // or nil
+	unwind.Code
 }
 
 // LayOut passes the sorted mappings of a process to the walker, and returns the layout.
 func (k *Kernel) LayOut(list []Mapped) uint64 {
 	var mappings []bpf.UnwindUnwindMapping
-	bare := func(start, end uint64) {
-		if start < end {
-			mappings = append(mappings, bpf.UnwindUnwindMapping{Start: start, End: end, Rows: noTable})
-		}
-	}
 	for _, m := range list {
+		fallback := uint32(slices.Index(k.rules[:bpf.UnwindUnwindRuleIndexUNWIND_RULE_FIRST], m.Fallback))
+		bare := func(start, end uint64) {
+			if start < end {
+				mappings = append(mappings, bpf.UnwindUnwindMapping{Start: start, End: end, Rows: noTable, Fallback: fallback})
+			}
+		}
 		at := m.Start
 		if m.Table != nil {
 			p := k.add(m.Table)
@@ -170,6 +167,7 @@ func (k *Kernel) LayOut(list []Mapped) uint64 {
 				mappings = append(mappings, bpf.UnwindUnwindMapping{
 					Start: start, End: end, Bias: bias,
 					Blocks: p.blocks + s.FirstBlock - uint32(s.Addr>>unwind.BlockShift), Rows: p.rows,
+					Fallback: fallback,
 				})
 				at = end
 			}

@@ -29,10 +29,10 @@ type mapping struct {
 	file               *tableFile // nil if the file is not ELF
 }
 
-// tableFile is a file's table.
+// tableFile is a file with its table.
 type tableFile struct {
-	elf   *elffile.File
-	table *unwind.Table
+	elf  *elffile.File
+	code unwind.Code
 }
 
 // Tables caches the tables of files by path.
@@ -48,7 +48,7 @@ func (ts Tables) open(path string) *tableFile {
 		return nil
 	}
 	t, _ := unwind.Compile(f, unwind.Options{})
-	ts[path] = &tableFile{f, t}
+	ts[path] = &tableFile{f, unwind.CodeOf(f, t)}
 	return ts[path]
 }
 
@@ -91,7 +91,7 @@ func (p *Stopped) vdso(m *mapping) *tableFile {
 		return nil
 	}
 	t, _ := unwind.Compile(f, unwind.Options{})
-	return &tableFile{f, t}
+	return &tableFile{f, unwind.CodeOf(f, t)}
 }
 
 // Walker returns a walker of the process.
@@ -99,22 +99,22 @@ func (p *Stopped) Walker() *unwind.Walker {
 	return &unwind.Walker{
 		Machine: Machine,
 		PCMask:  pcMask,
-		Find: func(addr uint64) (*unwind.Table, uint64, bool) {
+		Find: func(addr uint64) (unwind.Code, uint64, bool) {
 			for _, m := range p.maps {
 				if addr < m.start || addr >= m.end {
 					continue
 				}
 				if m.file == nil {
-					return nil, 0, true
+					return unwind.Generated(), 0, true
 				}
 				off := addr - m.start + m.offset
 				link, ok := m.file.elf.Address(off)
 				if !ok {
-					return nil, 0, true
+					return unwind.Code{Fallback: m.file.code.Fallback}, 0, true
 				}
-				return m.file.table, addr - link, true
+				return m.file.code, addr - link, true
 			}
-			return nil, 0, false
+			return unwind.Code{}, 0, false
 		},
 		Read: func(addr uint64, buf []byte) bool {
 			n, _ := p.mem.ReadAt(buf, int64(addr))
@@ -130,9 +130,9 @@ func (p *Stopped) Close() error { return p.mem.Close() }
 func (p *Stopped) Layout(k *Kernel) uint64 {
 	var list []Mapped
 	for _, m := range p.maps {
-		at := Mapped{Start: m.start, End: m.end, Offset: m.offset}
+		at := Mapped{Start: m.start, End: m.end, Offset: m.offset, Code: unwind.Generated()}
 		if m.file != nil {
-			at.Table = m.file.table
+			at.Code = m.file.code
 		}
 		list = append(list, at)
 	}
