@@ -80,6 +80,7 @@ func (f *file) callChains(ctx context.Context, o ChainOptions) (*CallChains, err
 		collection: collection{ctx: ctx, file: f, lenient: true, memory: true, procs: f.processes(func(m Mapped) *bolt.Binary { return bolt.NewMapped(m.Path, m.BuildID) })},
 		each:       o.Each,
 		unwinder:   newUnwinder(f.meta.Arch, o.Code),
+		generated:  generated{},
 		out:        profile.NewCollector(),
 		sampled:    map[int]bool{},
 		counts:     map[counted]uint64{},
@@ -105,6 +106,7 @@ func (f *file) callChains(ctx context.Context, o ChainOptions) (*CallChains, err
 		return nil, err
 	}
 	p := c.out.Profile(f.meta, profile.Losses{profile.LossSamples: c.stats.Lost, profile.LossThrottled: c.stats.Throttled, profile.LossUnnamed: c.names.left})
+	c.generated.mark(p)
 	damage := c.damage.errors(f.name)
 	if len(p.Samples) == 0 { // what was left out may be why
 		return nil, errors.Join(append(damage, f.errorf(f.data.offset, "no samples"))...)
@@ -125,6 +127,7 @@ type chains struct {
 	deferrals deferrals
 	mainEvent profile.ValueType // see main
 	unwinder  *unwinder
+	generated generated
 	names     comms
 	entries   []bolt.Entry
 	frames    []profile.FrameID
@@ -343,6 +346,9 @@ func (c *chains) stack(t taken) (stack profile.StackID, end stackend.End) {
 	var unwound []unwind.Frame
 	if s.user.abi != abiNone {
 		unwound, end = c.unwinder.walk(layout, s.user)
+		if c.unwinder.generated {
+			c.generated.add(s.pid, end)
+		}
 	}
 	branches := t.event.branchType&unix.PERF_SAMPLE_BRANCH_CALL_STACK != 0 && len(s.branches) > 0
 	b.noUser = len(unwound) > 0 // it replaces the kernel's
@@ -441,7 +447,11 @@ func (b *stackBuilder) callers(s *sample, misc uint16) {
 
 // user returns the frame of user space that has the address of f in memory.
 func (c *chains) user(layout bolt.Layout, f profile.Frame) profile.FrameID {
-	if region, ok := layout.Find(f.Call()); ok && !isGenerated(region.Binary) {
+	switch region, ok := layout.Find(f.Call()); {
+	case !ok:
+	case isGenerated(region.Binary):
+		f.Kind, f.Mapping = profile.KindJIT, c.out.Mapping(profile.Mapping{Path: profile.JITPath})
+	default:
 		f.Mapping = c.out.Mapping(profile.Mapping{Path: region.Binary.Name, BuildID: region.Binary.BuildID})
 		f.Address = region.Address(f.Address)
 	}

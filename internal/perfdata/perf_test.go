@@ -66,7 +66,7 @@ func perfScript(t *testing.T, data string, args ...string) (all []perfSample) {
 // perfFile returns the file of a frame. perf gives parts of the kernel names of their own.
 func perfFile(dso string) string {
 	switch {
-	case strings.Contains(dso, "kernel") || strings.HasPrefix(dso, "[bpf") || strings.Contains(dso, ".ko") || strings.HasPrefix(dso, "["+"guest"):
+	case strings.Contains(dso, "kernel") || strings.HasPrefix(dso, "[bpf") || strings.HasPrefix(dso, "bpf_prog_") || strings.Contains(dso, ".ko") || strings.HasPrefix(dso, "["+"guest"):
 		return "kernel"
 	case dso == "[unknown]" || strings.HasPrefix(dso, "[vsyscall") || strings.HasPrefix(dso, "//anon") || dso == "[uprobes]" || strings.HasPrefix(dso, "/tmp/perf-") || dso == "[stack]" || dso == "[heap]" || dso == "anon_inode":
 		return "?"
@@ -106,7 +106,7 @@ func chainsOf(t *testing.T, data string) (all []perfSample, c *CallChains) {
 			if frame.Kind == profile.KindKernel {
 				file = "kernel"
 			}
-			if file == "" {
+			if file == "" || file == profile.JITPath {
 				file = "?"
 			}
 			p.files += file + "\n"

@@ -20,6 +20,8 @@ type unwinder struct {
 	state  userState
 	sp     uint64
 	beyond bool // a read of the last step was beyond the copied part of the stack
+	// generated is whether the stack has a frame of generated code.
+	generated bool
 }
 
 // maxStack bounds the size of a stack, in bytes: the default limit of the main thread's.
@@ -45,7 +47,7 @@ func (u *unwinder) walk(layout bolt.Layout, state userState) ([]unwind.Frame, st
 	if !ok || state.abi != abi64 {
 		return nil, stackend.NoTable // as for all code of such a machine
 	}
-	u.layout, u.state, u.beyond = layout, state, false
+	u.layout, u.state, u.beyond, u.generated = layout, state, false, false
 	u.sp = regs.R[stackPointer[u.walker.Machine]]
 	var end stackend.End
 	// All callers take at least a word of the stack. Only signal frames that lead back to
@@ -72,6 +74,7 @@ func (u *unwinder) code(addr uint64) (c unwind.Code, bias uint64, ok bool) {
 	if !ok {
 		return unwind.Code{}, 0, false
 	}
+	u.generated = u.generated || isGenerated(region.Binary)
 	c, known := u.codes[region.Binary]
 	if !known {
 		switch {

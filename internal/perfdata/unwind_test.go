@@ -171,43 +171,47 @@ func checkStacks(t *testing.T, p *profile.Profile, want []string) {
 // Addresses of generated code, of other memory that was once executable, and of code of a file without a table,
 // in which functions keep frame pointers.
 const (
-	generated = 0x500000
-	replaced  = 0x510000
-	chained   = 0x520000
+	jitCode  = 0x500000
+	replaced = 0x510000
+	chained  = 0x520000
 )
 
 // generatedFile has samples with copied stacks of a program that generates code.
 func generatedFile() *builder {
 	b := newChainBuilder()
 	b.userOf(allRegisters)
-	b.exec(7, "sh")
-	b.mmap2(7, mapped, 0x5000, 0, "/bin/copied")
-	b.mmap2(7, chained, 0x1000, 0, "/bin/chained")
-	b.mmap2(7, generated, 0x10000, 0, "//anon")
-	b.mmap2(7, replaced, 0x10000, replaced, "[anon:code]")
-	b.add(unix.PERF_RECORD_MMAP, unix.PERF_RECORD_MISC_MMAP_DATA, 7,
-		append(words([2]int32{7, 7}, [3]uint64{replaced, 0x10000, replaced}), padded("//anon")...))
+	pid := int32(8)
+	for pid := range int32(9) {
+		b.exec(pid, "sh")
+		b.mmap2(pid, mapped, 0x5000, 0, "/bin/copied")
+		b.mmap2(pid, chained, 0x1000, 0, "/bin/chained")
+		b.mmap2(pid, jitCode, 0x10000, 0, "//anon")
+		b.mmap2(pid, replaced, 0x10000, replaced, "[anon:code]")
+		b.add(unix.PERF_RECORD_MMAP, unix.PERF_RECORD_MISC_MMAP_DATA, pid,
+			append(words([2]int32{pid, pid}, [3]uint64{replaced, 0x10000, replaced}), padded("//anon")...))
+	}
 	sample := func(pc, fp uint64, copied int, stack ...uint64) {
-		b.chain(7, 7, modeUser, pc)
+		b.chain(pid, pid, modeUser, pc)
 		stack = append(stack, make([]uint64, 8-len(stack))...)
 		b.user(abi64, amd64State(pc, stackAt, fp), stack, uint64(8*copied))
 	}
 	// Generated code called by generated code, called by code with a table.
-	sample(generated+0x10, stackAt+8, 8, 1, stackAt+24, generated+0x20, stackAt+40, framedCode, 0, outermost)
+	sample(jitCode+0x10, stackAt+8, 8, 1, stackAt+24, jitCode+0x20, stackAt+40, framedCode, 0, outermost)
 	sample(chained+0x10, stackAt, 8, stackAt+16, chained+0x20, stackAt+40, framedCode, 0, 0, outermost)
 	// Code with a table, called by generated code.
-	sample(plainCode, 0, 8, stackAt+24, generated+0x30, 0, 0, outermost)
-	sample(generated+0x40, 0, 8)
-	sample(generated+0x41, stackAt+8, 8, 0, 0, 0)
-	sample(generated+0x42, stackAt-8, 8)
-	sample(generated+0x43, stackAt+3, 8)
-	sample(generated+0x44, 8, 8)
-	sample(generated+0x45, stackAt+0x1000, 8)
-	sample(generated+0x46, stackAt+56, 8)
-	sample(generated+0x47, stackAt+0x1000, 7)
-	sample(generated+0x48, stackAt+maxStack, 8)
-	sample(generated+0x49, stackAt, 8, stackAt+16, replaced+0x10)
-	sample(generated+0x4a, stackAt, 8, stackAt+16, 0x1234)
+	sample(plainCode, 0, 8, stackAt+24, jitCode+0x30, 0, 0, outermost)
+	pid = 7 // whose stacks end early
+	sample(jitCode+0x40, 0, 8)
+	sample(jitCode+0x41, stackAt+8, 8, 0, 0, 0)
+	sample(jitCode+0x42, stackAt-8, 8)
+	sample(jitCode+0x43, stackAt+3, 8)
+	sample(jitCode+0x44, 8, 8)
+	sample(jitCode+0x45, stackAt+0x1000, 8)
+	sample(jitCode+0x46, stackAt+56, 8)
+	sample(jitCode+0x47, stackAt+0x1000, 7)
+	sample(jitCode+0x48, stackAt+maxStack, 8)
+	sample(jitCode+0x49, stackAt, 8, stackAt+16, replaced+0x10)
+	sample(jitCode+0x4a, stackAt, 8, stackAt+16, 0x1234)
 	sample(bareCode, stackAt, 8, stackAt+16, outermost)
 	return b
 }
@@ -249,6 +253,49 @@ func TestUnwindGenerated(t *testing.T) {
 		"1 1234< 50004a no code mapped",
 		"1 100 no unwind table",
 	})
+}
+
+// If frame pointers lead nowhere in many stacks of generated code, others may lack callers.
+func TestGeneratedOmits(t *testing.T) {
+	if machineOf("") != elf.EM_X86_64 {
+		return // the registers are amd64's
+	}
+	for _, whole := range []int{mostBroken - 1, mostBroken - 2} {
+		b := newChainBuilder()
+		b.userOf(allRegisters)
+		for pid := range int32(2) {
+			b.exec(7+pid, "sh")
+			b.mmap2(7+pid, mapped, 0x5000, 0, "/bin/copied")
+			b.mmap2(7+pid, jitCode, 0x10000, 0, "//anon")
+		}
+		sample := func(pid int32, pc, fp uint64) {
+			b.chain(pid, pid, modeUser, pc)
+			b.user(abi64, amd64State(pc, stackAt, fp), []uint64{0, outermost}, 16)
+		}
+		sample(7, jitCode, 1)
+		sample(7, outermost, 0)
+		sample(8, jitCode, stackAt) // nothing is known of another process
+		for range whole {
+			sample(7, jitCode, stackAt)
+		}
+		data := b.file(b.plain())
+		c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Code: func(Mapped, elf.Machine) unwind.Code {
+			return unwind.Code{Table: testTable()}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := stackend.Complete
+		if whole < mostBroken-1 {
+			end = stackend.Omitted
+		}
+		checkStacks(t, c.Profile, []string{
+			"1 500000 broken stack",
+			"1 3100 complete",
+			"1 3100< 500000 complete",
+			fmt.Sprintf("%d 3100< 500000 %v", whole, end),
+		})
+	}
 }
 
 // testLayout maps a file with testTable at mapped.

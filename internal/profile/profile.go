@@ -59,10 +59,13 @@ type (
 // KernelPath is the [Mapping.Path] of the kernel's own code, as in perf.
 const KernelPath = "[kernel.kallsyms]"
 
+// JITPath is the [Mapping.Path] of user code without a file, see [KindJIT].
+const JITPath = "[jit]"
+
 // Mapping is a file, or a region without one, that contains code.
 type Mapping struct {
 	// Path is the file's name as seen by the profiled process, or a name in brackets:
-	// [KernelPath], "[vdso]", "[anon]", "[module]".
+	// [KernelPath], [JITPath], "[vdso]", "[anon]", "[module]".
 	Path string
 	// BuildID is the GNU build ID in lowercase hex, or empty if there is none or the file
 	// could not be opened.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"debug/elf"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -131,6 +132,54 @@ func TestConvertCopiedStacks(t *testing.T) {
 	if total(other) != total(ours) || known(other) > 0 || !strings.Contains(stderr, "is another build") ||
 		!strings.Contains(stderr, "user stacks truncated: code without an unwind table") {
 		t.Errorf("got stacks %v by another build of the program: %s", other, stderr)
+	}
+}
+
+// In copied stacks, fulgur follows the frame pointers of generated code, between code with unwind tables.
+func TestConvertGeneratedCode(t *testing.T) {
+	parallel(t)
+	testenv.Root(t)
+	perf := testenv.Tool(t, "perf")
+	data := filepath.Join(t.TempDir(), "perf.data")
+	program := compile(t, "generated.c", "generated", "-O2", "-fomit-frame-pointer")
+	if out, err := exec.Command(perf, "record", "-q", "-e", "cpu-clock:u", "-F", "499", "--call-graph", "dwarf", "-o", data, program).CombinedOutput(); err != nil {
+		t.Fatalf("perf record: %v\n%s", err, out)
+	}
+	r := fulgur(t, "convert", "--format", "folded", data)
+	if r.code != 0 || r.stderr != "" {
+		t.Fatalf("exit code %d, want 0 and no message: %s", r.code, r.stderr)
+	}
+	const outer, inner, loop, loopEnd = 0x700000000000, 0x700000000020, 0x700000000029, 0x70000000002d
+	counting, working := 0, 0
+	for stack, n := range folded(t, r.stdout) {
+		var path []string
+		var leaf uint64
+		for name := range strings.SplitSeq(stack, ";") {
+			leaf = 0
+			switch _, err := fmt.Sscanf(name, "[jit+0x%x]", &leaf); {
+			case err == nil && leaf >= outer && leaf < inner:
+				name = "outer"
+			case err == nil && leaf >= inner && leaf < inner+0x20:
+				name = "inner"
+			}
+			path = append(path, name)
+		}
+		want := []string{"main", "outer", "inner"}
+		switch {
+		case path[len(path)-1] == "step_work":
+			want = append(want, "step_work")
+			working += n
+		case leaf >= loop && leaf < loopEnd: // at the first instructions of a function, its caller would be missing
+			counting += n
+		default:
+			continue
+		}
+		if at := slices.Index(path, "main"); !slices.Equal(path[max(at, 0):], want) || !slices.Contains(path, "_start") {
+			t.Errorf("%s: %d samples, want %q from _start on", stack, n, want)
+		}
+	}
+	if counting == 0 || working == 0 {
+		t.Errorf("got %d samples in generated code and %d in the function that it calls, want both:\n%s", counting, working, r.stdout)
 	}
 }
 

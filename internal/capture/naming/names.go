@@ -490,7 +490,7 @@ func (n *Names) mapping(id stacks.CodeID, found []symbolize.Frame) profile.Mappi
 	case stacks.CodeFile:
 		m.Path = code.File.Path
 	case stacks.CodeJIT:
-		m = profile.Mapping{Path: "[jit]"}
+		m = profile.Mapping{Path: profile.JITPath}
 	case stacks.CodeRuntime:
 		m = profile.Mapping{Path: "[" + known.Name(code.Function.Kind) + "]"}
 	default:

@@ -745,7 +745,7 @@ func (c *collector) madeFrame(f perfScriptFrame) profile.Frame {
 	made := profile.Frame{Address: f.address, Offset: f.offset, Inlined: f.inlined, Kind: f.kind(), Line: f.srcLine}
 	switch {
 	case f.isJIT():
-		made.Mapping = c.Mapping(profile.Mapping{Path: "[jit]"})
+		made.Mapping = c.Mapping(profile.Mapping{Path: profile.JITPath})
 	case f.file != "" && f.file != "[unknown]":
 		made.Mapping = c.Mapping(profile.Mapping{Path: f.file})
 	}

@@ -232,7 +232,7 @@ func (c *pprofReader) kind(l *profile.Location) model.Kind {
 	switch {
 	case isKernelFile(name), l.Address >= 1<<63:
 		return model.KindKernel
-	case name == "[jit]", name == "[anon]":
+	case name == model.JITPath, name == "[anon]":
 		return model.KindJIT
 	case l.Address == 0 && l.Mapping == nil && len(l.Line) > 0 && l.Line[0].Function != nil && strings.HasPrefix(l.Line[0].Function.Name, "["):
 		return model.KindMarker
