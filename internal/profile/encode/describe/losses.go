@@ -202,7 +202,7 @@ var causes = [profile.NumLosses]cause{
 	profile.LossBrokenJava: {"user stack broken in generated code", "user stacks broken in generated code",
 		"of Java, which keeps no frame pointers", do("run java with -XX:+PreserveFramePointer"), stackend.None, Noun{}},
 	profile.LossOmitted: {"user stack that may lack callers", "user stacks that may lack callers",
-		"Mono's generated code keeps no frame pointers", do("run mono with MONO_DEBUG=disable_omit_fp"), stackend.Omitted, Noun{}},
+		"generated code keeps no frame pointers", do("run mono with MONO_DEBUG=disable_omit_fp, java with -XX:+PreserveFramePointer"), stackend.Omitted, Noun{}},
 	profile.LossNotReady: {"user stack without unwind tables", "user stacks without unwind tables",
 		"not loaded yet; frame pointers may not reach the root", remedy{}, stackend.NotReady, Noun{}},
 	profile.LossEvicted: {"user stack truncated", "user stacks truncated",
