@@ -14,14 +14,12 @@ import (
 	"fulgur/internal/profile"
 )
 
-// attr is the part of a perf_event_attr that determines the layout of records.
+// attr is a perf_event_attr: the layout of its records, and what they mean.
 type attr struct {
-	sampleType, readFormat, branchType uint64
-	userRegs                           uint64 // the sampled user registers
-	sampleIDAll                        bool
-	inherit                            bool // children count, too
-	deferred                           bool // user call chains come later, see deferrals
-	buildID                            bool // the event requests build IDs of mappings
+	perfevent.Layout
+	inherit  bool // children count, too
+	deferred bool // user call chains come later, see deferrals
+	buildID  bool // the event requests build IDs of mappings
 
 	// The sampled event, and its period or frequency; the other is 0.
 	typ                       uint32
@@ -44,9 +42,9 @@ func (a attr) unknown() string {
 		what        string
 		bits, known uint64
 	}{
-		{"samples have the field", a.sampleType, knownSampleTypes},
-		{"counts have the field", a.readFormat, knownReadFormats},
-		{"branch records have the field", a.branchType, knownBranchTypes},
+		{"samples have the field", a.SampleType, knownSampleTypes},
+		{"counts have the field", a.ReadFormat, knownReadFormats},
+		{"branch records have the field", a.BranchType, knownBranchTypes},
 	} {
 		if rest := set.bits &^ set.known; rest != 0 {
 			return fmt.Sprintf("%s of bit %d, which only a newer perf than 7.2 knows: send it through perf script", set.what, bits.TrailingZeros64(rest))
@@ -77,22 +75,24 @@ func parseAttr(b []byte) (attr, bool) {
 	if len(b) < minAttr {
 		return attr{}, false
 	}
-	at := func(offset int) uint64 { return (&fields{b: b[min(offset, len(b)):]}).u64() }
+	at := func(offset int) uint64 { return (&perfevent.Fields{B: b[min(offset, len(b)):]}).U64() }
 	period, frequency := at(offsetPeriod), uint64(0)
 	if at(offsetFlags)&attrFreq != 0 {
 		period, frequency = 0, period // a union
 	}
 	return attr{
-		typ: (&fields{b: b}).u32(), config: at(offsetConfig), period: period, frequency: frequency,
+		typ: (&perfevent.Fields{B: b}).U32(), config: at(offsetConfig), period: period, frequency: frequency,
 
-		sampleType:  at(offsetSampleType),
-		readFormat:  at(offsetReadFormat),
-		branchType:  at(offsetBranchType),
-		userRegs:    at(offsetUserRegs),
-		sampleIDAll: at(offsetFlags)&attrSampleIDAll != 0,
-		inherit:     at(offsetFlags)&attrInherit != 0,
-		deferred:    at(offsetFlags)&attrDeferred != 0,
-		buildID:     at(offsetFlags)&attrBuildID != 0,
+		Layout: perfevent.Layout{
+			SampleType:  at(offsetSampleType),
+			ReadFormat:  at(offsetReadFormat),
+			BranchType:  at(offsetBranchType),
+			UserRegs:    at(offsetUserRegs),
+			SampleIDAll: at(offsetFlags)&attrSampleIDAll != 0,
+		},
+		inherit:  at(offsetFlags)&attrInherit != 0,
+		deferred: at(offsetFlags)&attrDeferred != 0,
+		buildID:  at(offsetFlags)&attrBuildID != 0,
 	}, true
 }
 
@@ -126,8 +126,8 @@ func (as *attrs) add(a attr, ids []byte) (problem string) {
 	if as.byID == nil {
 		as.byID = make(map[uint64]int)
 	}
-	for f := (fields{b: ids}); len(f.b) >= 8; {
-		as.byID[f.u64()] = len(as.all)
+	for f := (perfevent.Fields{B: ids}); len(f.B) >= 8; {
+		as.byID[f.U64()] = len(as.all)
 	}
 	a.index = len(as.all)
 	as.all = append(as.all, a)
@@ -143,8 +143,8 @@ func (as *attrs) sample(body []byte) (*attr, bool) {
 	if len(as.all) == 1 {
 		return first, true
 	}
-	f := fields{b: body}
-	t := first.sampleType
+	f := perfevent.Fields{B: body}
+	t := first.SampleType
 	if t&unix.PERF_SAMPLE_IDENTIFIER == 0 {
 		// perf then uses the same layout for all events up to the ID.
 		if t&unix.PERF_SAMPLE_ID == 0 {
@@ -152,15 +152,15 @@ func (as *attrs) sample(body []byte) (*attr, bool) {
 		}
 		for _, bit := range [...]uint64{unix.PERF_SAMPLE_IP, unix.PERF_SAMPLE_TID, unix.PERF_SAMPLE_TIME, unix.PERF_SAMPLE_ADDR} {
 			if t&bit != 0 {
-				f.u64()
+				f.U64()
 			}
 		}
 	}
-	id := f.u64()
+	id := f.U64()
 	if a, ok := as.of(id); ok {
 		return a, true
 	}
-	return first, !f.short
+	return first, !f.Short
 }
 
 // of returns the event with an ID.
@@ -221,26 +221,13 @@ func (as *attrs) value(a *attr) (v profile.ValueType, isTime bool) {
 // isTime reports whether periods of the event are nanoseconds on the CPU.
 func (a attr) isTime() bool { return perfevent.Spec{Type: a.typ, Config: a.config}.IsTime() }
 
-// trailer returns the size of the sample_id at the end of records other than samples, and
-// the offset of the time within it, or -1.
-func (a attr) trailer() (size, time int) {
-	time = -1
-	if !a.sampleIDAll {
-		return 0, time
+// parseSample parses the body of a sample. Without a period of its own, it has the event's.
+func (a *attr) parseSample(body []byte) (perfevent.Sample, error) {
+	s, err := a.ParseSample(body)
+	if !a.Has(unix.PERF_SAMPLE_PERIOD) {
+		s.Period = a.period
 	}
-	for _, bit := range [...]uint64{
-		unix.PERF_SAMPLE_TID, unix.PERF_SAMPLE_TIME, unix.PERF_SAMPLE_ID,
-		unix.PERF_SAMPLE_STREAM_ID, unix.PERF_SAMPLE_CPU, unix.PERF_SAMPLE_IDENTIFIER,
-	} {
-		if a.sampleType&bit == 0 {
-			continue
-		}
-		if bit == unix.PERF_SAMPLE_TIME {
-			time = size
-		}
-		size += 8
-	}
-	return size, time
+	return s, err
 }
 
 // other returns the event of a record other than a sample. Its ID is at the end, or
@@ -252,11 +239,11 @@ func (as *attrs) other(body []byte) (attr, bool) {
 	}
 	first := as.all[0]
 	first.buildID = as.buildID
-	if len(as.all) == 1 || !first.sampleIDAll || len(body) < 8 || first.sampleType&unix.PERF_SAMPLE_IDENTIFIER == 0 {
+	if len(as.all) == 1 || !first.SampleIDAll || len(body) < 8 || first.SampleType&unix.PERF_SAMPLE_IDENTIFIER == 0 {
 		return first, true
 	}
-	f := fields{b: body[len(body)-8:]}
-	if a, ok := as.of(f.u64()); ok {
+	f := perfevent.Fields{B: body[len(body)-8:]}
+	if a, ok := as.of(f.U64()); ok {
 		return *a, true
 	}
 	return first, true

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/profile"
 	"fulgur/internal/unwind"
 	"fulgur/internal/unwind/stackend"
@@ -143,9 +144,9 @@ func (c *chains) survey(rec record) error {
 		return nil
 	}
 	c.sampled[a.index] = true
-	if a.sampleType&unix.PERF_SAMPLE_READ != 0 {
-		if s, problem := parseSample(a, rec.body); problem == "" {
-			for b := s.reads; len(b) > 0; b = b[s.readSize:] {
+	if a.Has(unix.PERF_SAMPLE_READ) {
+		if s, err := a.parseSample(rec.body); err == nil {
+			for b := s.Reads; len(b) > 0; b = b[s.ReadSize:] {
 				if member, ok := c.file.attrs.of(readID(b)); ok {
 					c.sampled[member.index] = true
 				}
@@ -156,17 +157,17 @@ func (c *chains) survey(rec record) error {
 }
 
 // note records the names of tasks.
-func (c *chains) note(rec record, f fields, when uint64) {
+func (c *chains) note(rec record, f perfevent.Fields, when uint64) {
 	switch rec.typ {
 	case unix.PERF_RECORD_COMM:
-		f.u32()
-		tid := int32(f.u32())
-		f.b = f.b[:min(len(f.b), maxComm)]
-		c.names.add(naming{when: when, tid: tid, name: f.cstring()})
+		f.U32()
+		tid := int32(f.U32())
+		f.B = f.B[:min(len(f.B), maxComm)]
+		c.names.add(naming{when: when, tid: tid, name: f.Text()})
 	case unix.PERF_RECORD_FORK:
-		f.u32()
-		f.u32()
-		tid, parent := int32(f.u32()), int32(f.u32())
+		f.U32()
+		f.U32()
+		tid, parent := int32(f.U32()), int32(f.U32())
 		c.names.add(naming{when: when, tid: tid, parent: parent})
 	}
 }
@@ -184,14 +185,14 @@ func (c *chains) chain(rec record) error {
 	if !ok {
 		return c.omit(c.file.errorf(rec.offset, "sample of no event"))
 	}
-	s, problem := parseSample(a, rec.body)
-	if problem != "" {
-		return c.omit(c.file.errorf(rec.offset, "%s", problem))
+	s, err := a.parseSample(rec.body)
+	if err != nil {
+		return c.omit(c.file.errorf(rec.offset, "%v", err))
 	}
-	if a.sampleType&unix.PERF_SAMPLE_TIME == 0 {
-		s.time = c.number
+	if !a.Has(unix.PERF_SAMPLE_TIME) {
+		s.Time = c.number
 	}
-	t := taken{sample: &s, event: a, misc: rec.misc, offset: rec.offset}
+	t := taken{Sample: &s, event: a, misc: rec.misc, offset: rec.offset}
 	if cookie, ok := t.cookie(); ok {
 		return c.deferrals.wait(c, t, cookie)
 	}
@@ -200,7 +201,7 @@ func (c *chains) chain(rec record) error {
 
 // taken is a sample that is being counted.
 type taken struct {
-	*sample
+	*perfevent.Sample
 	event  *attr
 	misc   uint16
 	offset int64 // in the file
@@ -213,12 +214,12 @@ type taken struct {
 // deliver counts a sample for its event. If it has counts of events instead of a period, it is a sample
 // of each event whose count has grown since the last one: of all members of a group ({a,b}:S).
 func (c *chains) deliver(t taken) error {
-	if len(t.reads) == 0 {
+	if len(t.Reads) == 0 {
 		return c.count(t)
 	}
-	for b := t.reads; len(b) > 0; b = b[t.readSize:] {
-		f := fields{b: b}
-		value, id := f.u64(), readID(b)
+	for b := t.Reads; len(b) > 0; b = b[t.ReadSize:] {
+		f := perfevent.Fields{B: b}
+		value, id := f.U64(), readID(b)
 		member, ok := c.file.attrs.of(id)
 		if !ok {
 			c.damage.unknown++
@@ -226,7 +227,7 @@ func (c *chains) deliver(t taken) error {
 		}
 		key := counted{id: id}
 		if t.event.inherit {
-			key.tid = t.tid // each thread has counts of its own
+			key.tid = int32(t.TID) // each thread has counts of its own
 		}
 		last, known := c.counts[key]
 		if !known && len(c.counts) >= maxCounts {
@@ -236,7 +237,7 @@ func (c *chains) deliver(t taken) error {
 		if value == last {
 			continue
 		}
-		t.period = value - last
+		t.Period = value - last
 		t.event = member
 		if err := c.count(t); err != nil {
 			return err
@@ -256,22 +257,22 @@ const maxCounts = 1 << 22
 
 // readID returns the ID of the event of a count in a sample.
 func readID(b []byte) uint64 {
-	f := fields{b: b}
-	f.u64()
-	return f.u64()
+	f := perfevent.Fields{B: b}
+	f.U64()
+	return f.U64()
 }
 
 // count counts a sample of one event.
 func (c *chains) count(t taken) error {
-	s, a := t.sample, t.event
-	if s.time > maxTime || s.period > maxTime {
-		return c.omit(c.file.errorf(t.offset, "sample at time %d that stands for %d events: no clock and no counter goes as far", s.time, s.period))
+	s, a := t.Sample, t.event
+	if s.Time > maxTime || s.Period > maxTime {
+		return c.omit(c.file.errorf(t.offset, "sample at time %d that stands for %d events: no clock and no counter goes as far", s.Time, s.Period))
 	}
-	comm := c.names.at(s.tid, s.time)
-	at := profile.Sample{CPU: -1, Task: c.out.Task(profile.Task{PID: int(s.pid), Comm: comm})}
+	comm := c.names.at(int32(s.TID), s.Time)
+	at := profile.Sample{CPU: -1, Task: c.out.Task(profile.Task{PID: s.PID, Comm: comm})}
 	at.Stack, at.End = c.stack(t)
 	event, isTime := c.file.attrs.value(a)
-	c.out.CountEvent(at, event, int64(s.period))
+	c.out.CountEvent(at, event, int64(s.Period))
 	if err := c.out.Err(); err != nil {
 		return c.file.errorf(t.offset, "%v", err)
 	}
@@ -280,14 +281,14 @@ func (c *chains) count(t taken) error {
 	}
 	weight := int64(unknownWeight)
 	switch {
-	case isTime && s.period > 0:
-		weight = int64(s.period)
+	case isTime && s.Period > 0:
+		weight = int64(s.Period)
 	case a.frequency > 0:
 		weight = max(int64(1e9/a.frequency), 1)
 	}
 	return c.each(ChainSample{
-		PID: int(s.pid), TID: int(s.tid), Comm: comm, Time: int64(s.time), Stack: at.Stack, Weight: weight,
-		Event: event, Amount: int64(s.period), Main: event == c.mainEvent,
+		PID: s.PID, TID: s.TID, Comm: comm, Time: int64(s.Time), Stack: at.Stack, Weight: weight,
+		Event: event, Amount: int64(s.Period), Main: event == c.mainEvent,
 	})
 }
 
@@ -330,45 +331,45 @@ const (
 // marker at the end of the chain.
 func (t taken) cookie() (cookie uint64, ok bool) {
 	const size = 16
-	if len(t.chain) < size {
+	if len(t.Chain) < size {
 		return 0, false
 	}
-	f := fields{b: t.chain[len(t.chain)-size:]}
-	return fields{b: f.b[8:]}.first(), f.u64() == contextUserDeferred
+	f := perfevent.Fields{B: t.Chain[len(t.Chain)-size:]}
+	return perfevent.Fields{B: f.B[8:]}.First(), f.U64() == contextUserDeferred
 }
 
 // stack interns the stack of a sample. end is why its user part ends, if that is known.
 func (c *chains) stack(t taken) (stack profile.StackID, end stackend.End) {
-	s := t.sample
-	layout := c.procs.layout(s.pid, s.time)
+	s := t.Sample
+	layout := c.procs.layout(int32(s.PID), s.Time)
 	b := stackBuilder{chains: c, layout: layout, mode: t.misc & modeMask, first: true}
 	c.frames = c.frames[:0]
 	var unwound []unwind.Frame
-	if s.user.abi != abiNone {
-		unwound, end = c.unwinder.walk(layout, s.user)
+	if t.event.Has(unix.PERF_SAMPLE_STACK_USER) && s.User.ABI != perfevent.ABINone {
+		unwound, end = c.unwinder.walk(layout, s.User)
 		if c.unwinder.generated {
-			c.generated.add(s.pid, end)
+			c.generated.add(int32(s.PID), end)
 		}
 	}
-	branches := t.event.branchType&unix.PERF_SAMPLE_BRANCH_CALL_STACK != 0 && len(s.branches) > 0
+	branches := t.event.BranchType&unix.PERF_SAMPLE_BRANCH_CALL_STACK != 0 && len(s.Branches) > 0
 	b.noUser = len(unwound) > 0 // it replaces the kernel's
-	chain := fields{b: s.chain}
+	chain := perfevent.Fields{B: s.Chain}
 	if _, deferred := t.cookie(); deferred {
-		chain.b = chain.b[:len(chain.b)-8]
+		chain.B = chain.B[:len(chain.B)-8]
 	}
-	if len(chain.b) == 0 && s.hasIP {
-		b.add(s.ip)
+	if len(chain.B) == 0 && s.HasIP {
+		b.add(s.IP)
 	}
-	for len(chain.b) > 0 {
-		ip := chain.u64()
+	for len(chain.B) > 0 {
+		ip := chain.U64()
 		if ip == contextUser && branches {
 			b.callers(s, t.misc)
 			break
 		}
 		b.add(ip)
 	}
-	for deferred := (fields{b: t.deferred}); len(deferred.b) > 0; {
-		b.add(deferred.u64())
+	for deferred := (perfevent.Fields{B: t.deferred}); len(deferred.B) > 0; {
+		b.add(deferred.U64())
 	}
 	if t.missing {
 		end = stackend.Deferred
@@ -428,13 +429,13 @@ func (b *stackBuilder) add(ip uint64) {
 
 // callers adds the user stack that the branch records of a sample hold in call stack mode (--call-graph
 // lbr): each is a call that has not returned.
-func (b *stackBuilder) callers(s *sample, misc uint16) {
+func (b *stackBuilder) callers(s *perfevent.Sample, misc uint16) {
 	if b.noUser {
 		return
 	}
-	b.entries = bolt.AppendEntries(b.entries[:0], s.branches)
-	ip := s.ip
-	if misc&modeMask != modeUser || !s.hasIP {
+	b.entries = bolt.AppendEntries(b.entries[:0], s.Branches)
+	ip := s.IP
+	if misc&modeMask != modeUser || !s.HasIP {
 		// The sample is of the kernel, and nobody recorded where user space entered it: but in the
 		// function of the newest call.
 		ip = b.entries[0].To

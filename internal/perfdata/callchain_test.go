@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/profile"
 )
 
@@ -304,7 +305,7 @@ func TestReadCallChainsErrors(t *testing.T) {
 	cut := newChainBuilder()
 	cut.userOf(allRegisters)
 	cut.chain(1, 1, modeUser, 1)
-	cut.user(abi64, make([]uint64, 5), nil, 0)
+	cut.user(perfevent.ABI64, make([]uint64, 5), nil, 0)
 	long := newChainBuilder()
 	long.chain(1, 1, modeUser, make([]uint64, 8000)...)
 	binary.NativeEndian.PutUint64(long.records[0][headerSize+32:], 1<<40)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -105,7 +106,7 @@ type collection struct {
 	// memory also keeps the mappings of the vDSO and of executable memory without a file.
 	memory bool
 	// watch, if not nil, is called with all records other than samples.
-	watch func(rec record, f fields, when uint64)
+	watch func(rec record, f perfevent.Fields, when uint64)
 
 	// lenient means that records that are malformed are left out, and that the rest of the file is
 	// after one whose end is unknown.
@@ -233,16 +234,16 @@ func (cl *collection) sideband(rec record) error {
 		cl.file.attrs.update(rec)
 		return nil
 	case recordHeaderFeature:
-		if f := (fields{b: rec.body}); cl.file.pipe {
-			if bit := f.u64(); bit < featureBits && bit != featureBuildID {
-				cl.file.describe(int(bit), f.b)
+		if f := (perfevent.Fields{B: rec.body}); cl.file.pipe {
+			if bit := f.U64(); bit < featureBits && bit != featureBuildID {
+				cl.file.describe(int(bit), f.B)
 			}
 		}
 		return nil
 	case recordFinishedRound:
 		return cl.check(rec, cl.procs.finishRound())
 	case recordAuxtrace:
-		cl.damage.trace += (&fields{b: rec.body}).u64()
+		cl.damage.trace += (&perfevent.Fields{B: rec.body}).U64()
 		return nil
 	case unix.PERF_RECORD_THROTTLE:
 		cl.stats.Throttled++
@@ -259,15 +260,15 @@ func (cl *collection) sideband(rec record) error {
 	if !ok {
 		return cl.omit(cl.file.errorf(rec.offset, "record of type %d before any event", rec.typ))
 	}
-	size, time := a.trailer()
+	size, time := a.Trailer(unix.PERF_SAMPLE_TIME)
 	if len(rec.body) < size {
 		return cl.omit(cl.file.errorf(rec.offset, "record of type %d cut short", rec.typ))
 	}
-	f := fields{b: rec.body[:len(rec.body)-size]}
+	f := perfevent.Fields{B: rec.body[:len(rec.body)-size]}
 	when := cl.number
 	if time >= 0 {
-		t := fields{b: rec.body[len(f.b)+time:]}
-		when = t.u64()
+		t := perfevent.Fields{B: rec.body[len(f.B)+time:]}
+		when = t.U64()
 	}
 	if cl.watch != nil {
 		cl.watch(rec, f, when)
@@ -275,7 +276,7 @@ func (cl *collection) sideband(rec record) error {
 	if err := cl.event(a, rec, &f, when); err != nil {
 		return cl.check(rec, err)
 	}
-	if f.short {
+	if f.Short {
 		return cl.omit(cl.file.errorf(rec.offset, "record of type %d cut short", rec.typ))
 	}
 	return nil
@@ -296,9 +297,9 @@ func (cl *collection) headerAttr(rec record) error {
 		return nil
 	}
 	const sizeOffset = 4
-	f := fields{b: rec.body}
-	f.take(sizeOffset)
-	n := f.u32()
+	f := perfevent.Fields{B: rec.body}
+	f.Take(sizeOffset)
+	n := f.U32()
 	a, ok := attr{}, false
 	if uint64(n) <= uint64(len(rec.body)) {
 		a, ok = parseAttr(rec.body[:n])
@@ -313,27 +314,27 @@ func (cl *collection) headerAttr(rec record) error {
 }
 
 // event processes the body of a record about a process.
-func (cl *collection) event(a attr, rec record, f *fields, when uint64) error {
+func (cl *collection) event(a attr, rec record, f *perfevent.Fields, when uint64) error {
 	switch rec.typ {
 	case unix.PERF_RECORD_MMAP, unix.PERF_RECORD_MMAP2:
 		return cl.mmap(a, rec, f, when)
 	case unix.PERF_RECORD_COMM:
 		if rec.misc&unix.PERF_RECORD_MISC_COMM_EXEC != 0 {
-			return cl.procs.add(event{when: when, kind: eventExec, pid: int32(f.u32())})
+			return cl.procs.add(event{when: when, kind: eventExec, pid: int32(f.U32())})
 		}
 	case unix.PERF_RECORD_FORK:
-		pid, parent := int32(f.u32()), int32(f.u32())
-		f.take(8)
+		pid, parent := int32(f.U32()), int32(f.U32())
+		f.Take(8)
 		// perf synthesizes forks without a time for processes that existed before. Their
 		// own mappings describe them.
-		if t := f.u64(); t != 0 && pid != parent {
+		if t := f.U64(); t != 0 && pid != parent {
 			return cl.procs.add(event{when: when, kind: eventFork, pid: pid, parent: parent})
 		}
 	case unix.PERF_RECORD_LOST:
-		f.u64()
-		cl.stats.Lost += f.u64()
+		f.U64()
+		cl.stats.Lost += f.U64()
 	case unix.PERF_RECORD_LOST_SAMPLES:
-		cl.stats.Lost += f.u64()
+		cl.stats.Lost += f.U64()
 	}
 	return nil
 }
@@ -366,22 +367,22 @@ const generatedPath = "//anon"
 func isGenerated(b *bolt.Binary) bool { return b.Name == generatedPath }
 
 // mmap processes a mapping. Data, and memory that is not kept, only replace what was there.
-func (cl *collection) mmap(a attr, rec record, f *fields, when uint64) error {
-	pid := int32(f.u32())
-	f.u32()
-	e := event{when: when, kind: eventMap, pid: pid, start: f.u64(), size: f.u64(), offset: f.u64()}
+func (cl *collection) mmap(a attr, rec record, f *perfevent.Fields, when uint64) error {
+	pid := int32(f.U32())
+	f.U32()
+	e := event{when: when, kind: eventMap, pid: pid, start: f.U64(), size: f.U64(), offset: f.U64()}
 	executable := rec.misc&unix.PERF_RECORD_MISC_MMAP_DATA == 0
 	var id string
 	if rec.typ == unix.PERF_RECORD_MMAP2 {
-		file := f.take(24) // device and inode, or the build ID
+		file := f.Take(24) // device and inode, or the build ID
 		if rec.misc&unix.PERF_RECORD_MISC_MMAP_BUILD_ID != 0 && file != nil {
 			id = mappedBuildID(file, a.buildID)
 		}
-		executable = f.u32()&unix.PROT_EXEC != 0
-		f.u32()
+		executable = f.U32()&unix.PROT_EXEC != 0
+		f.U32()
 	}
-	name := f.cstring()
-	if f.short {
+	name := f.Text()
+	if f.Short {
 		return nil
 	}
 	if pid == kernelPID {
@@ -431,24 +432,24 @@ func (cl *collection) sample(rec record) error {
 	if !ok {
 		return cl.file.errorf(rec.offset, "sample of no event")
 	}
-	s, problem := parseSample(a, rec.body)
-	if problem == "" && !s.hasPID {
-		problem = "sample without a process (recorded without PERF_SAMPLE_TID)"
+	s, err := a.parseSample(rec.body)
+	if err == nil && !s.HasTask {
+		err = errors.New("sample without a process (recorded without PERF_SAMPLE_TID)")
 	}
-	if problem != "" {
-		return cl.file.errorf(rec.offset, "%s", problem)
+	if err != nil {
+		return cl.file.errorf(rec.offset, "%v", err)
 	}
-	cl.stack = bolt.AppendEntries(cl.stack[:0], s.branches)
-	if a.sampleType&unix.PERF_SAMPLE_TIME == 0 {
-		s.time = cl.number
+	cl.stack = bolt.AppendEntries(cl.stack[:0], s.Branches)
+	if !a.Has(unix.PERF_SAMPLE_TIME) {
+		s.Time = cl.number
 	}
-	layout := cl.procs.layout(s.pid, s.time)
+	layout := cl.procs.layout(int32(s.PID), s.Time)
 	switch {
 	case layout.Len() == 0:
 		cl.stats.Ignored++
 		return nil
 	case cl.opts.Addresses:
-		return cl.collector.AddAddress(layout, s.ip, 1)
+		return cl.collector.AddAddress(layout, s.IP, 1)
 	case len(cl.stack) == 0:
 		cl.stats.NoStack++
 		return nil

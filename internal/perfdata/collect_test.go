@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/symbols/elffile"
 )
 
@@ -159,7 +160,7 @@ func TestScriptErrors(t *testing.T) {
 		{" 1 0x1/0x2/?/-/-\n", `in:1 (offset 0x0): expected a branch as perf script -F brstack writes it, found "0x1/0x2/?/-/-"`},
 		{mapped + strings.Replace(mapped, "1/1", "2/2", 1) + " 0x1/0x2/P/-/-/1\n", "in:3 (offset 0x9e): samples without process numbers, though several processes"},
 		{strings.Repeat("x", maxScriptLine+1), "in:1 (offset 0x0): line of more than"},
-		{"1 " + strings.Repeat("0x1/0x2/P/-/-/1 ", maxBranches+1), "in:1 (offset 0x0): sample with more branches"},
+		{"1 " + strings.Repeat("0x1/0x2/P/-/-/1 ", perfevent.MaxBranches+1), "in:1 (offset 0x0): sample with more branches"},
 	} {
 		_, _, err := collect(t, []byte(tc.text), dataBinary(t), bolt.Options{})
 		var syntax *SyntaxError

@@ -221,12 +221,12 @@ func samplesOf(t testing.TB, data []byte) (all []string) {
 			return nil
 		}
 		a, _ := f.attrs.sample(rec.body)
-		s, problem := parseSample(a, rec.body)
-		if problem != "" {
-			t.Fatal(problem)
+		s, err := a.ParseSample(rec.body)
+		if err != nil {
+			t.Fatal(err)
 		}
-		text := fmt.Sprint(s.pid)
-		for _, e := range bolt.AppendEntries(nil, s.branches) {
+		text := fmt.Sprint(s.PID)
+		for _, e := range bolt.AppendEntries(nil, s.Branches) {
 			text += " " + show(e)
 		}
 		all = append(all, text)

@@ -3,6 +3,10 @@ package perfdata
 import (
 	"bytes"
 	"cmp"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/linux/perfevent"
 )
 
 // deferrals joins samples with user call chains that were left for later (perf record --call-graph
@@ -32,16 +36,16 @@ const (
 
 // wait delivers a sample as soon as its user call chain is known.
 func (d *deferrals) wait(c *chains, t taken, cookie uint64) error {
-	key := deferral{t.tid, cookie}
+	key := deferral{int32(t.TID), cookie}
 	if chain, ok := d.chains[key]; ok {
 		t.deferred = chain
 		return c.deliver(t)
 	}
 	// The parts of the record are gone with the next one.
-	kept := *t.sample
-	kept.reads, kept.chain, kept.branches = bytes.Clone(kept.reads), bytes.Clone(kept.chain), bytes.Clone(kept.branches)
-	kept.raw, kept.user = nil, userState{}
-	t.sample = &kept
+	kept := *t.Sample
+	kept.Reads, kept.Chain, kept.Branches = bytes.Clone(kept.Reads), bytes.Clone(kept.Chain), bytes.Clone(kept.Branches)
+	kept.Raw, kept.User = nil, perfevent.UserState{}
+	t.Sample = &kept
 	if d.waiting == nil {
 		d.waiting, d.chains = map[deferral][]taken{}, map[deferral][]byte{}
 	}
@@ -49,13 +53,13 @@ func (d *deferrals) wait(c *chains, t taken, cookie uint64) error {
 		d.order = append(d.order, key)
 	}
 	d.waiting[key] = append(d.waiting[key], t)
-	d.bytes += kept.deferredBytes()
+	d.bytes += deferredBytes(&kept)
 	return d.limit(c)
 }
 
 // deferredBytes returns what a waiting sample takes.
-func (s *sample) deferredBytes() int {
-	return deferredSize + len(s.reads) + len(s.chain) + len(s.branches)
+func deferredBytes(s *perfevent.Sample) int {
+	return deferredSize + len(s.Reads) + len(s.Chain) + len(s.Branches)
 }
 
 // found delivers the samples that wait for a user call chain. The chain is kept for samples that the
@@ -83,7 +87,7 @@ func (d *deferrals) take(key deferral) []taken {
 	list := d.waiting[key]
 	delete(d.waiting, key)
 	for _, t := range list {
-		d.bytes -= t.deferredBytes()
+		d.bytes -= deferredBytes(t.Sample)
 	}
 	return list
 }
@@ -128,19 +132,19 @@ func (d *deferrals) finish(c *chains) error {
 // the end.
 func (c *chains) deferredChain(rec record) error {
 	a, ok := c.file.attrs.other(rec.body)
-	size, _ := a.trailer()
+	size, _ := a.Trailer(unix.PERF_SAMPLE_TID)
 	if !ok || len(rec.body) < size {
 		return c.omit(c.file.errorf(rec.offset, "record of type %d cut short", rec.typ))
 	}
-	f, id := fields{b: rec.body[:len(rec.body)-size]}, fields{b: rec.body[len(rec.body)-size:]}
-	id.u32()
-	key := deferral{tid: int32(id.u32()), cookie: f.u64()}
-	n := f.u64()
-	if n > maxChain {
+	f, id := perfevent.Fields{B: rec.body[:len(rec.body)-size]}, perfevent.Fields{B: rec.body[len(rec.body)-size:]}
+	id.U32()
+	key := deferral{tid: int32(id.U32()), cookie: f.U64()}
+	n := f.U64()
+	if n > perfevent.MaxChain {
 		return c.omit(c.file.errorf(rec.offset, "call chain that no kernel takes"))
 	}
-	chain := f.take(8 * n)
-	if f.short || id.short {
+	chain := f.Take(8 * n)
+	if f.Short || id.Short {
 		return c.omit(c.file.errorf(rec.offset, "record of type %d cut short", rec.typ))
 	}
 	return c.deferrals.found(c, key, chain)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/profile"
 )
 
@@ -121,8 +122,8 @@ func openFile(r io.ReaderAt, size int64, name string) (*file, error) {
 	default:
 		return nil, f.errorf(0, "not perf.data")
 	}
-	h := fields{b: b[len(magicFile):]}
-	headerLen := h.u64()
+	h := perfevent.Fields{B: b[len(magicFile):]}
+	headerLen := h.U64()
 	if headerLen == pipeHeaderSize {
 		f.pipe = true
 		f.data = section{pipeHeaderSize, size - pipeHeaderSize}
@@ -136,12 +137,12 @@ func openFile(r io.ReaderAt, size int64, name string) (*file, error) {
 	if headerLen < fileHeaderSize || len(b) < fileHeaderSize {
 		return nil, f.errorf(8, "header of %d bytes", headerLen)
 	}
-	entry := h.u64()
-	attrTable, problem := f.section(h.u64(), h.u64())
+	entry := h.U64()
+	attrTable, problem := f.section(h.U64(), h.U64())
 	if problem != "" {
 		return nil, f.errorf(24, "events: %s", problem)
 	}
-	offset, length := h.u64(), h.u64()
+	offset, length := h.U64(), h.U64()
 	if length == 0 { // perf was killed before it could write the length
 		length = uint64(max(0, size-int64(min(offset, math.MaxInt64))))
 	}
@@ -151,8 +152,8 @@ func openFile(r io.ReaderAt, size int64, name string) (*file, error) {
 			return nil, f.cut
 		}
 	}
-	h.take(16) // event types, obsolete
-	features := h.take(featureBits / 8)
+	h.Take(16) // event types, obsolete
+	features := h.Take(featureBits / 8)
 	if err := f.readAttrs(attrTable, entry); err != nil {
 		return nil, err
 	}
@@ -206,8 +207,8 @@ func (f *file) readAttrs(table section, entry uint64) error {
 	}
 	for at := table.offset; uint64(len(b)) >= entry; at += int64(entry) {
 		a, _ := parseAttr(b[:entry-place])
-		p := fields{b: b[entry-place : entry]}
-		where, problem := f.section(p.u64(), p.u64())
+		p := perfevent.Fields{B: b[entry-place : entry]}
+		where, problem := f.section(p.U64(), p.U64())
 		if problem != "" {
 			return f.errorf(at, "event's ids: %s", problem)
 		}
@@ -249,8 +250,8 @@ func (f *file) readFeatures(features []byte) error {
 		if err != nil {
 			return err
 		}
-		p := fields{b: b}
-		if where, problem = f.section(p.u64(), p.u64()); problem != "" {
+		p := perfevent.Fields{B: b}
+		if where, problem = f.section(p.U64(), p.U64()); problem != "" {
 			return f.errorf(at, "section %d: %s", bit, problem)
 		}
 		if bit == featureBuildID {
@@ -282,30 +283,30 @@ func (f *file) readDescription(bit int, where section) error {
 
 // describe parses a section, or a record in the pipe format, that describes the recording.
 func (f *file) describe(bit int, b []byte) {
-	s := fields{b: b}
+	s := perfevent.Fields{B: b}
 	switch bit {
 	case featureEvents:
 		f.attrs.describe(s)
 	case featureHostname:
-		f.meta.Host = s.sized()
+		f.meta.Host = sized(&s)
 	case featureRelease:
-		f.meta.Kernel = s.sized()
+		f.meta.Kernel = sized(&s)
 	case featureArch:
-		f.meta.Arch = s.sized()
+		f.meta.Arch = sized(&s)
 	case featureCPUs:
-		s.u32() // number of CPUs, online or not
-		f.meta.CPUs = int(s.u32())
+		s.U32() // number of CPUs, online or not
+		f.meta.CPUs = int(s.U32())
 	case featureCPUName:
-		f.meta.CPUName = s.sized()
+		f.meta.CPUName = sized(&s)
 	case featureMemory:
-		f.meta.Memory = s.u64() << 10
+		f.meta.Memory = s.U64() << 10
 	case featureCommand:
 		var words []string
-		for range min(s.u32(), maxDescription) {
-			if s.short {
+		for range min(s.U32(), maxDescription) {
+			if s.Short {
 				break
 			}
-			words = append(words, s.sized())
+			words = append(words, sized(&s))
 		}
 		f.meta.Command = strings.TrimSpace(strings.Join(words, " "))
 	}
@@ -313,14 +314,14 @@ func (f *file) describe(bit int, b []byte) {
 
 // describe sets the names of the events: their number, the size of their attr, and of each the attr, the
 // number of its IDs, its name, and the IDs.
-func (as *attrs) describe(s fields) {
-	n, size := s.u32(), s.u32()
+func (as *attrs) describe(s perfevent.Fields) {
+	n, size := s.U32(), s.U32()
 	for i := range min(uint64(n), uint64(len(as.all))) {
-		described, ok := parseAttr(s.take(uint64(size)))
-		ids := s.u32()
-		name := s.sized()
-		s.take(8 * uint64(ids))
-		if s.short || !ok {
+		described, ok := parseAttr(s.Take(uint64(size)))
+		ids := s.U32()
+		name := sized(&s)
+		s.Take(8 * uint64(ids))
+		if s.Short || !ok {
 			return
 		}
 		if a := &as.all[i]; a.typ == described.typ && a.config == described.config {
@@ -381,20 +382,26 @@ func (f *file) eachBuildID(rs *records, wanted func(record) bool) error {
 // the file's name.
 func parseBuildID(rec record) (path, id string) {
 	const miscSize = 1 << 15 // PERF_RECORD_MISC_BUILD_ID_SIZE: byte 20 is the length
-	b := fields{b: rec.body}
-	b.u32()
-	raw := b.take(24)
-	if b.short {
+	b := perfevent.Fields{B: rec.body}
+	b.U32()
+	raw := b.Take(24)
+	if b.Short {
 		return "", ""
 	}
 	n := 20
 	if rec.misc&miscSize != 0 {
 		n = min(n, int(raw[20]))
 	}
-	return b.cstring(), hex.EncodeToString(raw[:n])
+	return b.Text(), hex.EncodeToString(raw[:n])
 }
 
 // records returns a reader of the data.
 func (f *file) records() *records {
 	return newRecords(io.NewSectionReader(f.r, f.data.offset, f.data.size), f.name, f.data.offset)
+}
+
+// sized returns a string that follows its length and is padded with NULs.
+func sized(f *perfevent.Fields) string {
+	text := perfevent.Fields{B: f.Take(uint64(f.U32()))}
+	return text.Text()
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/profile"
 )
 
@@ -67,10 +68,10 @@ func isKnown(typ uint32) bool {
 // and its new value.
 func (as *attrs) update(rec record) {
 	const updateName = 2
-	f := fields{b: rec.body}
-	what, id := f.u64(), f.u64()
+	f := perfevent.Fields{B: rec.body}
+	what, id := f.U64(), f.U64()
 	if a, ok := as.of(id); ok && what == updateName {
-		a.setName(f.cstring())
+		a.setName(f.Text())
 	}
 }
 
@@ -162,9 +163,9 @@ func (rs *records) compressed(rec record) (payload []byte, ok bool, err error) {
 	case recordCompressed:
 		return rec.body, true, nil
 	case recordCompressed2: // padded to 8 bytes, so it has its length
-		f := fields{b: rec.body}
-		payload = f.take(f.u64())
-		if f.short {
+		f := perfevent.Fields{B: rec.body}
+		payload = f.Take(f.U64())
+		if f.Short {
 			return nil, false, rs.errorf(rec.offset, "compressed record cut short")
 		}
 		return payload, true, nil
@@ -226,13 +227,13 @@ func (rs *records) raw() (record, error) {
 
 // trailing returns the number of bytes after a record that do not belong to it.
 func (rs *records) trailing(rec record) (int64, error) {
-	f := fields{b: rec.body}
+	f := perfevent.Fields{B: rec.body}
 	var n uint64
 	switch rec.typ {
 	case recordAuxtrace:
-		n = f.u64()
+		n = f.U64()
 	case recordHeaderTracingData:
-		n = (uint64(f.u32()) + 7) &^ 7
+		n = (uint64(f.U32()) + 7) &^ 7
 	}
 	if n > 1<<62 {
 		return 0, rs.errorf(rec.offset, "record followed by %d bytes", n)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/linux/perfevent"
 )
 
 // maxScriptLine is the maximum length of a line, in bytes. 64 branches take about 4000.
@@ -206,7 +207,7 @@ func (s *script) branches(text string) error {
 		if !ok {
 			return s.errorf("expected a branch as perf script -F brstack writes it, found %.60q", first)
 		}
-		if len(s.stack) == maxBranches {
+		if len(s.stack) == perfevent.MaxBranches {
 			return s.errorf("sample with more branches than any hardware records")
 		}
 		s.stack = append(s.stack, e)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/profile"
 	"fulgur/internal/unwind"
 	"fulgur/internal/unwind/stackend"
@@ -33,7 +34,7 @@ func (b *builder) user(abi uint64, registers, stack []uint64, copied uint64) {
 	body := b.records[len(b.records)-1][headerSize:]
 	misc := binary.NativeEndian.Uint16(b.records[len(b.records)-1][4:])
 	body = append(bytes.Clone(body), words(abi)...)
-	if abi != abiNone {
+	if abi != perfevent.ABINone {
 		body = append(body, words(registers)...)
 	}
 	body = append(body, words(uint64(8*len(stack)))...)
@@ -92,7 +93,7 @@ func copyFile() *builder {
 	b.mmap2(7, mapped, 0x5000, 0, "/bin/copied")
 	sample := func(mode uint16, regs, stack []uint64, chain ...uint64) {
 		b.chain(7, 7, mode, chain...)
-		b.user(abi64, regs, stack, uint64(8*len(stack)))
+		b.user(perfevent.ABI64, regs, stack, uint64(8*len(stack)))
 	}
 	whole := []uint64{stackAt + 0x18, framedCode, 0, 0, outermost, 1, 2}
 	sample(modeUser, amd64State(plainCode, stackAt, 0), whole, plainCode)
@@ -101,12 +102,12 @@ func copyFile() *builder {
 	sample(modeKernel, amd64State(plainCode, stackAt, 0), whole, contextKernel, kernelStart+0x10, contextUser, mapped)
 	sample(modeUser, amd64State(plainCode, stackAt, 0), whole[:3], plainCode)
 	b.chain(7, 7, modeUser, plainCode)
-	b.user(abi64, amd64State(plainCode, stackAt, 0), make([]uint64, 3), 8)
+	b.user(perfevent.ABI64, amd64State(plainCode, stackAt, 0), make([]uint64, 3), 8)
 	sample(modeUser, amd64State(bareCode, stackAt, 0), whole, bareCode)
 	sample(modeUser, amd64State(0x1234, stackAt, 0), whole, 0x1234)
 	sample(modeUser, amd64State(framedCode, stackAt, stackAt-0x100), whole, framedCode)
 	b.chain(7, 7, modeKernel, contextKernel, kernelStart+0x10)
-	b.user(abiNone, nil, nil, 0)
+	b.user(perfevent.ABINone, nil, nil, 0)
 	b.chain(7, 7, modeUser, mapped) // a 32-bit program
 	b.user(1, amd64State(plainCode, stackAt, 0), whole, 8)
 	return b
@@ -193,7 +194,7 @@ func generatedFile() *builder {
 	sample := func(pc, fp uint64, copied int, stack ...uint64) {
 		b.chain(pid, pid, modeUser, pc)
 		stack = append(stack, make([]uint64, 8-len(stack))...)
-		b.user(abi64, amd64State(pc, stackAt, fp), stack, uint64(8*copied))
+		b.user(perfevent.ABI64, amd64State(pc, stackAt, fp), stack, uint64(8*copied))
 	}
 	// Generated code called by generated code, called by code with a table.
 	sample(jitCode+0x10, stackAt+8, 8, 1, stackAt+24, jitCode+0x20, stackAt+40, framedCode, 0, outermost)
@@ -209,7 +210,7 @@ func generatedFile() *builder {
 	sample(jitCode+0x45, stackAt+0x1000, 8)
 	sample(jitCode+0x46, stackAt+56, 8)
 	sample(jitCode+0x47, stackAt+0x1000, 7)
-	sample(jitCode+0x48, stackAt+maxStack, 8)
+	sample(jitCode+0x48, stackAt+8<<20, 8)
 	sample(jitCode+0x49, stackAt, 8, stackAt+16, replaced+0x10)
 	sample(jitCode+0x4a, stackAt, 8, stackAt+16, 0x1234)
 	sample(bareCode, stackAt, 8, stackAt+16, outermost)
@@ -270,7 +271,7 @@ func TestGeneratedOmits(t *testing.T) {
 		}
 		sample := func(pid int32, pc, fp uint64) {
 			b.chain(pid, pid, modeUser, pc)
-			b.user(abi64, amd64State(pc, stackAt, fp), []uint64{0, outermost}, 16)
+			b.user(perfevent.ABI64, amd64State(pc, stackAt, fp), []uint64{0, outermost}, 16)
 		}
 		sample(7, jitCode, 1)
 		sample(7, outermost, 0)
@@ -312,47 +313,15 @@ func TestUnwindARM64(t *testing.T) {
 	u := newUnwinder("aarch64", func(Mapped, elf.Machine) unwind.Code { return unwind.Code{Table: table} })
 	regs := make([]uint64, 33)
 	regs[29], regs[30], regs[31], regs[32] = stackAt, 0x12<<48|framedCode, stackAt, plainCode
-	state := userState{abi: abi64, mask: 1<<33 - 1, regs: words(regs), stack: words([]uint64{0, 0x34<<48 | outermost})}
+	state := perfevent.UserState{ABI: perfevent.ABI64, Mask: 1<<33 - 1, Regs: words(regs), Stack: words([]uint64{0, 0x34<<48 | outermost})}
 	frames, end := u.walk(testLayout(), state)
 	want := []unwind.Frame{{PC: plainCode, Exact: true}, {PC: framedCode}, {PC: outermost}}
 	if diff := cmp.Diff(want, frames); diff != "" || end != stackend.Complete {
 		t.Errorf("got end %v, want %v; frames (-want +got):\n%s", end, stackend.Complete, diff)
 	}
-	state.mask &^= 1 << 31
+	state.Mask &^= 1 << 31
 	if frames, end := u.walk(testLayout(), state); len(frames) > 0 || end != stackend.NoTable {
 		t.Errorf("got %d frames (%v) without a stack pointer, want none", len(frames), end)
-	}
-}
-
-// All registers of perf's mask arrive at their DWARF numbers.
-func TestRegisters(t *testing.T) {
-	// The order of the kernel's enums, by DWARF number; 16 and 32 are the program counters.
-	amd64 := []int{0, 3, 2, 1, 4, 5, 6, 7, 16, -1, -1, -1, 8, 9, 10, 11, 12, 13, 14, 15}
-	var arm64 []int
-	for reg := range 33 {
-		arm64 = append(arm64, reg)
-	}
-	for _, test := range []struct {
-		machine elf.Machine
-		mask    uint64
-		pc      int
-		order   []int
-	}{{elf.EM_X86_64, allRegisters, 16, amd64}, {elf.EM_AARCH64, 1<<33 - 1, 32, arm64}} {
-		values := make([]uint64, len(test.order))
-		var want unwind.Registers
-		for i, reg := range test.order {
-			values[i] = uint64(1000 + i)
-			switch {
-			case reg == test.pc:
-				want.PC = values[i]
-			case reg >= 0:
-				want.R[reg] = values[i]
-			}
-		}
-		got, ok := userState{mask: test.mask, regs: words(values)}.registers(test.machine)
-		if diff := cmp.Diff(want, got); diff != "" || !ok {
-			t.Errorf("%v: got %v; registers (-want +got):\n%s", test.machine, ok, diff)
-		}
 	}
 }
 
@@ -375,7 +344,7 @@ func FuzzUnwind(f *testing.F) {
 			u := newUnwinder(arch, func(Mapped, elf.Machine) unwind.Code {
 				return unwind.Code{Table: testTable(), Fallback: unwind.Chain(unwind.ChainAny)}
 			})
-			frames, end := u.walk(layout, userState{abi: abi64, mask: mask, regs: words(regs), stack: stack, full: true})
+			frames, end := u.walk(layout, perfevent.UserState{ABI: perfevent.ABI64, Mask: mask, Regs: words(regs), Stack: stack, Full: true})
 			if len(frames) == 0 || len(frames) > 2+len(stack)/8 || frames[0] != (unwind.Frame{PC: pc, Exact: true}) {
 				t.Fatalf("got %d frames %v from %d bytes at %#x", len(frames), frames, len(stack), pc)
 			}

@@ -1,0 +1,81 @@
+// Package stackcopy walks the copies of stacks in samples of perf events, from perf.data or from a ring.
+package stackcopy
+
+import (
+	"debug/elf"
+
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/unwind"
+	"fulgur/internal/unwind/stackend"
+)
+
+// Walker walks copies of stacks. It is not safe for concurrent use.
+type Walker struct {
+	walker unwind.Walker
+	find   func(addr uint64) (unwind.Code, uint64, bool)
+	frames []unwind.Frame
+
+	// The stack that is being walked.
+	state  perfevent.UserState
+	sp     uint64
+	beyond bool // a read of the last step was beyond the copied part of the stack
+}
+
+// maxStack bounds the size of a stack, in bytes: the default limit of the main thread's.
+const maxStack = 8 << 20
+
+// addressBits are the bits of addresses by machine. On arm64, the others may hold the
+// signature of a return address.
+var addressBits = map[elf.Machine]uint64{elf.EM_AARCH64: 1<<48 - 1}
+
+// New returns a walker for stacks of a machine. find returns the code at an address, as [unwind.Walker.Find].
+func New(machine elf.Machine, find func(addr uint64) (unwind.Code, uint64, bool)) *Walker {
+	w := &Walker{find: find}
+	w.walker = unwind.Walker{Machine: machine, Find: w.code, Read: w.read, AboveSP: true, PCMask: addressBits[machine]}
+	return w
+}
+
+// Walk returns the frames of a stack, innermost first, and why they end. There are none if the machine's registers are
+// unknown. The frames are valid until the next call.
+func (w *Walker) Walk(state perfevent.UserState) ([]unwind.Frame, stackend.End) {
+	regs, ok := registers(state, w.walker.Machine)
+	if !ok || state.ABI != perfevent.ABI64 {
+		return nil, stackend.NoTable // as for all code of such a machine
+	}
+	w.state, w.beyond = state, false
+	w.sp = regs.R[stackPointer[w.walker.Machine]]
+	var end stackend.End
+	// All callers take at least a word of the stack. Only signal frames that lead back to
+	// where the stack has been take more steps.
+	w.frames, end = w.walker.Walk(regs, w.frames[:0], 2+len(state.Stack)/8)
+	return w.frames, w.reason(end)
+}
+
+// reason returns the end in a profile.
+func (w *Walker) reason(end stackend.End) stackend.End {
+	switch {
+	case w.beyond && (end == stackend.Fault || end == stackend.Broken):
+		return stackend.Copy
+	case end == stackend.Depth:
+		return stackend.NotGrowing // see Walk
+	}
+	return end.InProfile()
+}
+
+// code implements the walker's Find.
+func (w *Walker) code(addr uint64) (unwind.Code, uint64, bool) {
+	w.beyond = false // a step begins
+	return w.find(addr)
+}
+
+// read implements the walker's Read.
+func (w *Walker) read(addr uint64, buf []byte) bool {
+	at, copied := addr-w.sp, uint64(len(w.state.Stack))
+	if at <= copied && uint64(len(buf)) <= copied-at {
+		copy(buf, w.state.Stack[at:])
+		return true
+	}
+	// The kernel's copy ends early at a page that it cannot read.
+	w.beyond = w.state.Full && at < maxStack
+	return false
+}
