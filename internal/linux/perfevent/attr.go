@@ -1,6 +1,7 @@
 package perfevent
 
 import (
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,25 @@ type Attr struct {
 	// PERF_SAMPLE_BRANCH_ bits select which. It requires a PMU that records branches.
 	BranchSampleType uint64
 
+	// SampleType requests fields of the samples in the event's ring, as PERF_SAMPLE_ bits: unix.PERF_SAMPLE_IP, TID,
+	// TIME, CPU, PERIOD and CALLCHAIN. Without any, and without the two fields below, the event sends no samples
+	// that say anything.
+	SampleType uint64
+	// UserRegs requests the user registers of the interrupted thread, by a mask such as [AllUserRegs], and UserStack a
+	// copy of as many bytes of its stack, a multiple of 8 up to [MaxUserStack].
+	UserRegs  uint64
+	UserStack uint32
+	// ExcludeKernelChain leaves the kernel out of call chains.
+	ExcludeKernelChain bool
+
+	// Inherit also counts and samples the threads and processes that the thread starts from now on. Such an event on
+	// a thread has a ring only if it is on one CPU.
+	Inherit bool
+	// EnableOnExec starts the event at the thread's next execve(2).
+	EnableOnExec bool
+	// Switches requests [Switch] records of the thread.
+	Switches bool
+
 	// Disabled opens the event stopped; [Event.Enable] starts it.
 	Disabled bool
 	// Do not count events in these modes.
@@ -46,7 +66,7 @@ type Attr struct {
 	// Cgroup requests [Cgroup] records, which a kernel without the perf_event controller
 	// does not send.
 	Cgroup bool
-	// SampleIDAll appends the time to every record.
+	// SampleIDAll appends the time to every record, and what SampleType has of the thread and the CPU.
 	SampleIDAll bool
 	// MonotonicClock selects CLOCK_MONOTONIC, the clock of bpf_ktime_get_ns, instead of
 	// the scheduler's clock.
@@ -93,6 +113,10 @@ func (a Attr) raw() *unix.PerfEventAttr {
 		{a.MonotonicClock, unix.PerfBitUseClockID},
 		{a.Frequency != 0, unix.PerfBitFreq},
 		{a.Watermark != 0, unix.PerfBitWatermark},
+		{a.Inherit, unix.PerfBitInherit},
+		{a.EnableOnExec, unix.PerfBitEnableOnExec},
+		{a.Switches, unix.PerfBitContextSwitch},
+		{a.ExcludeKernelChain, unix.PerfBitExcludeCallchainKernel},
 	} {
 		if f.set {
 			r.Bits |= f.bit
@@ -102,16 +126,39 @@ func (a Attr) raw() *unix.PerfEventAttr {
 	if a.Frequency != 0 {
 		r.Sample = a.Frequency
 	}
-	if a.SampleIDAll {
-		r.Sample_type = unix.PERF_SAMPLE_TIME
-	}
-	if a.BranchSampleType != 0 {
-		r.Sample_type |= unix.PERF_SAMPLE_BRANCH_STACK
-		r.Branch_sample_type = a.BranchSampleType
-	}
+	l := a.layout()
+	r.Sample_type, r.Branch_sample_type, r.Sample_regs_user = l.SampleType, l.BranchType, l.UserRegs
+	r.Sample_stack_user = a.UserStack
 	if a.MonotonicClock {
 		r.Clockid = unix.CLOCK_MONOTONIC
 	}
 	r.Wakeup = a.Watermark
 	return r
+}
+
+// AllUserRegs is the mask of the general-purpose registers, the program counter and the stack pointer: on amd64 without
+// ds, es, fs and gs, which the kernel does not sample there.
+var AllUserRegs = map[string]uint64{"amd64": 0xff0fff, "arm64": 1<<33 - 1}[runtime.GOARCH]
+
+// MaxUserStack is the largest [Attr.UserStack]. With other fields, a sample that large exceeds the size of a record, and
+// the kernel copies less.
+const MaxUserStack = 1<<16 - 8
+
+// layout returns the layout of the event's records.
+func (a Attr) layout() Layout {
+	l := Layout{SampleType: a.SampleType, BranchType: a.BranchSampleType, UserRegs: a.UserRegs, SampleIDAll: a.SampleIDAll}
+	for _, field := range []struct {
+		set bool
+		bit uint64
+	}{
+		{a.SampleIDAll, unix.PERF_SAMPLE_TIME},
+		{a.BranchSampleType != 0, unix.PERF_SAMPLE_BRANCH_STACK},
+		{a.UserRegs != 0, unix.PERF_SAMPLE_REGS_USER},
+		{a.UserStack != 0, unix.PERF_SAMPLE_STACK_USER},
+	} {
+		if field.set {
+			l.SampleType |= field.bit
+		}
+	}
+	return l
 }

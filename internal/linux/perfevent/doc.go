@@ -2,9 +2,9 @@
 // the kernel writes to their rings.
 //
 // It covers the part of perf_event_open(2) that a profiler needs: sampling events with an
-// attached BPF program, and software "dummy" events that report changes to address spaces
-// (the sideband: mappings, exec, fork, exit). Samples do not pass through a perf ring
-// here.
+// attached BPF program, or with a ring for samples (registers, copies of stacks, call chains), which needs no
+// privileges for a user's own code; and software "dummy" events that report changes to address spaces
+// (the sideband: mappings, exec, fork, exit). [Layout] describes the records of rings and of perf.data.
 //
 // The layouts follow include/uapi/linux/perf_event.h.
 package perfevent

@@ -62,6 +62,15 @@ func (e *Event) LinkBPF(progFD int, cookie uint64) error {
 	return nil
 }
 
+// SendTo makes the kernel write the records of the event to the ring of another event on the same CPU, with the same
+// clock and the same layout. The ring then is in use until both are closed.
+func (e *Event) SendTo(to *Event) error {
+	if err := unix.IoctlSetInt(e.fd, unix.PERF_EVENT_IOC_SET_OUTPUT, to.fd); err != nil {
+		return fmt.Errorf("send records of a perf event to the ring of another: %w", err)
+	}
+	return nil
+}
+
 // Enable starts the event.
 func (e *Event) Enable() error {
 	if err := unix.IoctlSetInt(e.fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {

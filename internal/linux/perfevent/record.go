@@ -1,15 +1,14 @@
 package perfevent
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 
 	"golang.org/x/sys/unix"
 )
 
-// Record is a record from a ring: one of [Mmap2], [Comm], [Fork], [Exit], [Lost],
-// [Throttle], [Unthrottle] or [Other].
+// Record is a record from a ring: one of [Sample], [Mmap2], [Comm], [Fork], [Exit], [Switch], [Lost],
+// [Throttle], [Unthrottle], [Cgroup] or [Other].
 type Record interface {
 	// When returns the record's time in nanoseconds: on CLOCK_MONOTONIC if the event
 	// requested that clock, or 0 if it did not request times.
@@ -63,6 +62,14 @@ type Exit struct {
 	PID, PPID, TID, PTID int
 }
 
+// Switch reports that a thread leaves its CPU, or runs again. The IDs are 0 if the event's samples do not have them.
+type Switch struct {
+	Stamp
+	PID, TID int
+	// Out is set if the thread leaves its CPU, and Preempted if it could have run on.
+	Out, Preempted bool
+}
+
 // Lost reports that N records were dropped because the ring was full.
 type Lost struct {
 	Stamp
@@ -93,15 +100,10 @@ type Other struct {
 	Type uint32
 }
 
-const (
-	headerSize = 8 // struct perf_event_header
-	timeSize   = 8 // struct sample_id of an event with PERF_SAMPLE_TIME alone
-)
+const headerSize = 8 // struct perf_event_header
 
-// ParseRecord parses a single record, header included, in the machine's byte order.
-// sampleID is whether the event was opened with [Attr.SampleIDAll]. The record does not
-// refer to b.
-func ParseRecord(b []byte, sampleID bool) (Record, error) {
+// ParseRecord parses a single record, header included, in the machine's byte order. Only a [Sample] refers to b.
+func (l Layout) ParseRecord(b []byte) (Record, error) {
 	if len(b) < headerSize {
 		return nil, fmt.Errorf("perf record: %d bytes are too few for a header", len(b))
 	}
@@ -111,13 +113,21 @@ func ParseRecord(b []byte, sampleID bool) (Record, error) {
 		return nil, fmt.Errorf("perf record of type %d: says %d bytes, has %d", typ, n, len(b))
 	}
 	body := b[headerSize:]
-	var stamp Stamp
-	// A sample has its own layout, without a sample_id at its end.
-	if sampleID && typ != unix.PERF_RECORD_SAMPLE {
-		if len(body) < timeSize {
-			return nil, fmt.Errorf("perf record of type %d: %d bytes are too few for a time", typ, len(b))
+	if typ == unix.PERF_RECORD_SAMPLE { // it has its own layout, without a sample_id at its end
+		s, err := l.ParseSample(body)
+		if err != nil {
+			return nil, fmt.Errorf("perf record: %w", err)
 		}
-		body, stamp.Time = body[:len(body)-timeSize], u64(body, len(body)-timeSize)
+		return s, nil
+	}
+	var stamp Stamp
+	size, time := l.Trailer(unix.PERF_SAMPLE_TIME)
+	if len(body) < size {
+		return nil, fmt.Errorf("perf record of type %d: %d bytes are too few for a time", typ, len(b))
+	}
+	body, trailer := body[:len(body)-size], body[len(body)-size:]
+	if time >= 0 {
+		stamp.Time = u64(trailer, time)
 	}
 	if minSize := bodySize[typ]; len(body) < minSize {
 		return nil, fmt.Errorf("perf record of type %d: body of %d bytes, want %d at least", typ, len(body), minSize)
@@ -146,6 +156,13 @@ func ParseRecord(b []byte, sampleID bool) (Record, error) {
 		return Fork{taskTime(body, stamp), pid(body, 0), pid(body, 4), pid(body, 8), pid(body, 12)}, nil
 	case unix.PERF_RECORD_EXIT:
 		return Exit{taskTime(body, stamp), pid(body, 0), pid(body, 4), pid(body, 8), pid(body, 12)}, nil
+	case unix.PERF_RECORD_SWITCH:
+		s := Switch{Stamp: stamp, Out: misc&unix.PERF_RECORD_MISC_SWITCH_OUT != 0}
+		s.Preempted = s.Out && misc&unix.PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0
+		if _, task := l.Trailer(unix.PERF_SAMPLE_TID); task >= 0 {
+			s.PID, s.TID = pid(trailer, task), pid(trailer, task+4)
+		}
+		return s, nil
 	case unix.PERF_RECORD_LOST:
 		return Lost{stamp, u64(body, 8)}, nil // after the event's id
 	case unix.PERF_RECORD_LOST_SAMPLES:
@@ -190,8 +207,6 @@ func pid(b []byte, at int) int { return int(int32(u32(b, at))) }
 
 // cstring returns the text before the first NUL of b.
 func cstring(b []byte) string {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		b = b[:i]
-	}
-	return string(b)
+	f := Fields{B: b}
+	return f.Text()
 }

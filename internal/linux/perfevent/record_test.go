@@ -2,10 +2,12 @@ package perfevent
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,6 +33,9 @@ func encode(typ uint32, misc uint16, parts ...any) []byte {
 }
 
 const stamp = uint64(123456789)
+
+// timed is the layout of an event whose records have only a time.
+var timed = Attr{SampleIDAll: true}.layout()
 
 var records = []struct {
 	name string
@@ -71,7 +76,7 @@ var records = []struct {
 func TestParseRecord(t *testing.T) {
 	for _, tc := range records {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := ParseRecord(tc.raw, true)
+			got, err := timed.ParseRecord(tc.raw)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,30 +92,117 @@ func TestParseRecordMalformed(t *testing.T) {
 		if _, ok := tc.want.(Other); ok {
 			continue
 		}
-		for _, n := range []int{0, 7, headerSize, headerSize + timeSize} {
+		for _, n := range []int{0, 7, headerSize, headerSize + 8} {
 			b := slices.Clone(tc.raw[:n])
 			if n >= headerSize {
 				binary.NativeEndian.PutUint16(b[6:], uint16(n))
 			}
-			if _, err := ParseRecord(b, true); err == nil {
+			if _, err := timed.ParseRecord(b); err == nil {
 				t.Errorf("%s cut to %d bytes: got no error", tc.name, n)
 			}
 		}
-		if _, err := ParseRecord(tc.raw[:len(tc.raw)-1], true); err == nil {
+		if _, err := timed.ParseRecord(tc.raw[:len(tc.raw)-1]); err == nil {
 			t.Errorf("%s shorter than its size: got no error", tc.name)
 		}
 	}
 }
 
+// sampled is the layout of the events that sample without BPF.
+var sampled = Attr{
+	SampleType: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN,
+	UserRegs:   3, UserStack: 32, SampleIDAll: true,
+}.layout()
+
+func TestParseSampled(t *testing.T) {
+	chain := func(list ...uint64) (b []byte) {
+		for _, v := range list {
+			b = binary.NativeEndian.AppendUint64(b, v)
+		}
+		return b
+	}
+	sample := func(parts ...any) []byte {
+		head := []any{uint64(0x401000), uint32(10), uint32(11), stamp, uint32(3), uint32(0), uint64(1e6)}
+		return encode(unix.PERF_RECORD_SAMPLE, unix.PERF_RECORD_MISC_USER, append(head, parts...)...)
+	}
+	want := Sample{Stamp: Stamp{stamp}, PID: 10, TID: 11, HasTask: true, HasIP: true, Period: 1e6, IP: 0x401000, CPU: 3}
+	whole, noUser, part := want, want, want
+	whole.Chain = chain(^uint64(511), 0x401000)
+	whole.User = UserState{ABI: ABI64, Mask: 3, Regs: chain(5, 6), Stack: chain(1, 2, 3, 4), Full: true}
+	noUser.Chain, noUser.User = chain(), UserState{Mask: 3}
+	part.Chain = chain()
+	part.User = UserState{ABI: ABI64, Mask: 3, Regs: chain(5, 6), Stack: chain(1)}
+	for name, tc := range map[string]struct {
+		raw  []byte
+		want Record
+	}{
+		"whole": {sample(uint64(2), ^uint64(511), uint64(0x401000), uint64(ABI64), uint64(5), uint64(6),
+			uint64(32), uint64(1), uint64(2), uint64(3), uint64(4), uint64(32)), whole},
+		"kernel thread":  {sample(uint64(0), uint64(ABINone), uint64(0)), noUser},
+		"end of memory":  {sample(uint64(0), uint64(ABI64), uint64(5), uint64(6), uint64(16), uint64(1), uint64(2), uint64(8)), part},
+		"more than copy": {sample(uint64(0), uint64(ABI64), uint64(5), uint64(6), uint64(8), uint64(1), ^uint64(0)), func() Sample { p := part; p.User.Full = true; return p }()},
+		"off the CPU": {encode(unix.PERF_RECORD_SWITCH, unix.PERF_RECORD_MISC_SWITCH_OUT, uint32(10), uint32(11), stamp, uint64(3)),
+			Switch{Stamp{stamp}, 10, 11, true, false}},
+		"preempted": {encode(unix.PERF_RECORD_SWITCH, unix.PERF_RECORD_MISC_SWITCH_OUT|unix.PERF_RECORD_MISC_SWITCH_OUT_PREEMPT, uint32(10), uint32(11), stamp, uint64(3)),
+			Switch{Stamp{stamp}, 10, 11, true, true}},
+		"runs again": {encode(unix.PERF_RECORD_SWITCH, 0, uint32(10), uint32(11), stamp, uint64(3)), Switch{Stamp{stamp}, 10, 11, false, false}},
+		"name": {encode(unix.PERF_RECORD_COMM, 0, uint32(10), uint32(11), "worker", uint32(10), uint32(11), stamp, uint64(3)),
+			Comm{Stamp{stamp}, 10, 11, false, "worker"}},
+	} {
+		got, err := sampled.ParseRecord(tc.raw)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if _, ok := tc.want.(Sample); !ok {
+			continue
+		}
+		for n := headerSize; n < len(tc.raw); n += 8 { // each shorter one
+			b := slices.Clone(tc.raw[:n])
+			binary.NativeEndian.PutUint16(b[6:], uint16(n))
+			if got, err := sampled.ParseRecord(b); err == nil {
+				t.Errorf("%s cut to %d bytes: got %+v, want an error", name, n, got)
+			}
+		}
+	}
+	if rec, err := sampled.ParseRecord(sample(uint64(MaxChain + 1))); err == nil {
+		t.Errorf("got %+v of an endless call chain, want an error", rec)
+	}
+}
+
+// FuzzParseRecord parses records of all layouts. What a sample refers to is in its record, each part once.
 func FuzzParseRecord(f *testing.F) {
 	for _, tc := range records {
-		f.Add(tc.raw, true)
-		f.Add(tc.raw, false)
+		f.Add(tc.raw, timed.SampleType, uint64(0), uint64(0), uint64(0), true)
+		f.Add(tc.raw, uint64(0), uint64(0), uint64(0), uint64(0), false)
 	}
-	f.Fuzz(func(t *testing.T, b []byte, sampleID bool) {
-		rec, err := ParseRecord(b, sampleID)
+	f.Add(encode(unix.PERF_RECORD_SAMPLE, 2, uint64(1), uint32(10), uint32(11), stamp, uint64(3), uint64(7), uint64(1), uint64(9),
+		uint64(ABI64), uint64(5), uint64(6), uint64(8), uint64(1), uint64(8)), sampled.SampleType, uint64(0), uint64(0), uint64(3), true)
+	f.Add(encode(unix.PERF_RECORD_SAMPLE, 2, uint64(2), uint64(1), uint64(2), uint64(3), uint64(4)),
+		uint64(unix.PERF_SAMPLE_READ), uint64(unix.PERF_FORMAT_GROUP|unix.PERF_FORMAT_ID), uint64(0), uint64(0), false)
+	f.Add(encode(unix.PERF_RECORD_SAMPLE, 2, uint64(1), uint64(0), uint64(1), uint64(2), uint64(3), uint64(4)),
+		uint64(unix.PERF_SAMPLE_BRANCH_STACK), uint64(0), uint64(unix.PERF_SAMPLE_BRANCH_HW_INDEX|unix.PERF_SAMPLE_BRANCH_COUNTERS), uint64(0), false)
+	f.Fuzz(func(t *testing.T, b []byte, sampleType, readFormat, branchType, userRegs uint64, sampleID bool) {
+		l := Layout{SampleType: sampleType, ReadFormat: readFormat, BranchType: branchType, UserRegs: userRegs, SampleIDAll: sampleID}
+		rec, err := l.ParseRecord(b)
 		if (rec == nil) != (err != nil) {
-			t.Errorf("got record %v with error %v, want one of them", rec, err)
+			t.Fatalf("got record %v with error %v, want one of them", rec, err)
+		}
+		s, ok := rec.(Sample)
+		if !ok {
+			return
+		}
+		parts := len(s.Reads) + len(s.Chain) + len(s.Raw) + len(s.Branches) + len(s.User.Regs) + len(s.User.Stack)
+		if parts > len(b)-headerSize {
+			t.Errorf("got parts of %d bytes in a record of %d", parts, len(b))
+		}
+		if len(s.Chain)%8 != 0 || len(s.Branches)%branchSize != 0 || s.ReadSize > 0 && len(s.Reads)%s.ReadSize != 0 || s.ReadSize == 0 && len(s.Reads) > 0 {
+			t.Errorf("got %+v with parts of elements", s)
+		}
+		if len(s.User.Regs) > 0 && len(s.User.Regs) != 8*bits.OnesCount64(s.User.Mask) {
+			t.Errorf("got %d bytes of registers for the mask %#x", len(s.User.Regs), s.User.Mask)
 		}
 	})
 }

@@ -15,11 +15,11 @@ import (
 // Ring is the buffer to which the kernel writes an event's records. It has a single
 // reader: its methods are not safe for concurrent use.
 type Ring struct {
-	mem      []byte
-	page     *unix.PerfEventMmapPage
-	data     []byte
-	scratch  []byte
-	sampleID bool
+	mem     []byte
+	page    *unix.PerfEventMmapPage
+	data    []byte
+	scratch []byte
+	layout  Layout
 }
 
 // Map maps a ring with pages data pages, a power of two, for the event. [Event.Close]
@@ -41,10 +41,10 @@ func (e *Event) Map(pages int) (*Ring, error) {
 		return nil, fmt.Errorf("map perf ring of %d pages: %w", pages, err)
 	}
 	e.ring = &Ring{
-		mem:      mem,
-		page:     (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0])),
-		data:     mem[pageSize:],
-		sampleID: e.attr.SampleIDAll,
+		mem:    mem,
+		page:   (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0])),
+		data:   mem[pageSize:],
+		layout: e.attr.layout(),
 	}
 	return e.ring, nil
 }
@@ -56,7 +56,8 @@ func (r *Ring) unmap() error {
 	return nil
 }
 
-// Read calls fn for every record in the ring, oldest first, and frees the space. lost is
+// Read calls fn for every record in the ring, oldest first, and frees the space. The slices of a [Sample] are valid until
+// fn returns. lost is
 // the number of records that the kernel dropped, according to the [Lost] records (which
 // fn receives too).
 //
@@ -84,7 +85,7 @@ func (r *Ring) Read(fn func(Record)) (lost uint64, err error) {
 			dropped = fmt.Errorf("perf ring: dropped %d bytes, starting with a record of invalid length %d", head-tail, n)
 			break
 		}
-		rec, perr := ParseRecord(r.at(at, n), r.sampleID)
+		rec, perr := r.layout.ParseRecord(r.at(at, n))
 		if perr != nil {
 			malformed++
 			first = cmp.Or(first, perr)

@@ -10,7 +10,7 @@ import (
 
 // ring returns a ring of size bytes that holds raw from position tail.
 func ring(size, tail int, raw ...[]byte) *Ring {
-	r := &Ring{page: new(unix.PerfEventMmapPage), data: make([]byte, size), sampleID: true}
+	r := &Ring{page: new(unix.PerfEventMmapPage), data: make([]byte, size), layout: timed}
 	head := tail
 	for _, b := range raw {
 		for _, c := range b {
