@@ -31,17 +31,24 @@ func Limited(t *testing.T, memory uint64, cpu time.Duration, f func(t *testing.T
 		f(t)
 		return
 	}
+	if out, err := again(t, limitedVar).CombinedOutput(); err != nil {
+		t.Errorf("with %d MiB and %v of CPU time: %v\n%s", memory>>20, cpu, err, out[:min(len(out), shownOutput)])
+	}
+}
+
+// shownOutput is how much output of a test in another process is shown, in bytes.
+const shownOutput = 3000
+
+// again returns the command that runs the test in another process, with its name in a variable.
+func again(t *testing.T, variable string) *exec.Cmd {
+	t.Helper()
 	var parts []string
 	for part := range strings.SplitSeq(t.Name(), "/") {
 		parts = append(parts, "^"+regexp.QuoteMeta(part)+"$")
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+strings.Join(parts, "/"), "-test.count=1")
-	cmd.Env = append(os.Environ(), limitedVar+"="+t.Name())
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		const shown = 3000
-		t.Errorf("with %d MiB and %v of CPU time: %v\n%s", memory>>20, cpu, err, out[:min(len(out), shown)])
-	}
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run="+strings.Join(parts, "/"), "-test.count=1")
+	cmd.Env = append(os.Environ(), variable+"="+t.Name())
+	return cmd
 }
 
 // limit bounds the resources of this process from now on.
