@@ -35,11 +35,24 @@ func sidebandPages(cpus, pageSize int) int {
 // rings returns the size of the two rings of a CPU, with their headers.
 func rings(size, pageSize int) int { return size + size/2 + 2*pageSize }
 
-// Tracker tracks the mappings of the machine's processes from before the first sample: it
-// feeds a [Table] with the records of a [Sideband]. The zero value is ready for
+// Listener receives the mapping, fork, exec and exit records of processes: a [Sideband] those of all processes, others
+// those of the processes that they measure.
+type Listener interface {
+	// FDs returns descriptors that become readable when records should be read.
+	FDs() []int
+	// Drain reads the records, and calls fn for those of which no earlier ones will come, in the order of time.
+	// It returns the number of records that the kernel dropped.
+	Drain(fn func(perfevent.Record)) (lost uint64, err error)
+	// FollowCPUs is called when CPUs come online or go offline.
+	FollowCPUs(online []int) error
+	Close() error
+}
+
+// Tracker tracks the mappings of processes from before the first sample: it
+// feeds a [Table] with the records of a [Listener]. The zero value is ready for
 // [Tracker.Listen].
 type Tracker struct {
-	Sideband  *Sideband
+	Sideband  Listener
 	Processes *Table
 	// Cgroups also requests records of new cgroups, for HandleRecord.
 	Cgroups bool
@@ -54,21 +67,28 @@ type Tracker struct {
 	DrainErr error
 }
 
-// Listen starts to listen, and reads the mappings of pids at once: a command may end before
+// Listen starts to listen to all processes, and reads the mappings of pids at once: a command may end before
 // its first sample is processed.
 func (t *Tracker) Listen(pids []int) error {
 	online, err := perfevent.OnlineCPUs()
 	if err != nil {
 		return err
 	}
-	if t.Sideband, err = OpenSideband(online, sidebandPages(len(online), os.Getpagesize()), t.Cgroups); err != nil {
+	all, err := OpenSideband(online, sidebandPages(len(online), os.Getpagesize()), t.Cgroups)
+	if err != nil {
 		return err
 	}
+	t.ListenTo(all, pids)
+	return nil
+}
+
+// ListenTo is like [Tracker.Listen], with the records of a listener, which the tracker closes.
+func (t *Tracker) ListenTo(l Listener, pids []int) {
+	t.Sideband = l
 	t.Processes = NewTable(Options{Sync: t.Drain})
 	for _, pid := range pids {
 		t.Processes.Resolve(pid, 0, monotonic.Now()) // resolving any address reads the mappings
 	}
-	return nil
 }
 
 // Drain updates the processes. The table also calls it after reading /proc, so it stores

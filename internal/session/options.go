@@ -86,6 +86,10 @@ type Options struct {
 	// the interpreter's own file.
 	Interpreters string
 
+	// Via selects by what to sample: "bpf" by BPF programs, "perf" by perf events alone, which see only user code of
+	// the user's own processes, "auto" or empty by the first that is possible.
+	Via string
+
 	// RingSize is the ring buffer's size in bytes, CountEntries the size of
 	// each of the two count maps, SeenEntries the number of stacks
 	// remembered as sent. 0 means the default.

@@ -76,50 +76,19 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 			err = errors.Join(err, r.close())
 		}
 	}()
-	cgroup, err := target.OpenCgroup(o.Target)
-	if err != nil {
-		return nil, err
-	}
-	defer cgroup.Close()
-	types := btf.NewCache() // shared, because parsing the kernel's BTF is slow
-	if err := r.unwinder.Load(o.unwind(), finder, types); err != nil {
-		return nil, err
-	}
-	r.snapshots = r.unwinder.Snapshots()
 	r.children = newChildWatch(o.Target)
 	r.tracker.HandleRecord = r.handleRecord
-	if r.gate, err = probe.NewGate(); err != nil {
-		return nil, err
-	}
-	common := o.probe(cgroup, &r.unwinder, types)
-	common.Gate = r.gate
-	if o.wantsLabels() {
-		common.Labels, common.LabelKey = r.unwinder.HasTables(), o.onlyLabel()
-		r.keys = otelcontext.NewKeys()
-		r.unwinder.Runtimes.ReadLabels(r.keys.Expect)
-	}
-	if as, ok := what.Times(); ok && o.hasTimes() {
-		if r.recorder, err = newRecorder(as, o.UserOnly); err != nil {
-			return nil, err
-		}
-		common.Timeline = true
-	}
 	if o.wantsOwners() {
 		if r.owners, err = containers.NewTracker(); err != nil {
 			return nil, err
 		}
-		common.ByCgroup, r.tracker.Cgroups = true, true
 	}
-	if err := r.tracker.Listen(o.Target.PIDs); err != nil {
+	load := r.loadBPF
+	if o.Via == viaPerf {
+		load = r.loadPerf
+	}
+	if err := load(); err != nil {
 		return nil, err
-	}
-	r.tracker.Processes.OnMapped(r.noteMapped)
-	// Start early: what runtimes need is made while the programs load.
-	if err := r.prepareTables(nil); err != nil {
-		return nil, err
-	}
-	if r.sources, err = what.Load(common); err != nil {
-		return nil, fmt.Errorf("load the BPF programs: %w", err)
 	}
 	r.unwinder.Ahead = slices.ContainsFunc(r.sources, func(s source.Source) bool {
 		_, rewalks := s.(source.Rewalker)
@@ -149,6 +118,50 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	r.unwinder.Wait(o.Target.Scope)
 	slog.Debug("attached", "target", o.Target.String(), "sources", len(r.sources), "unwindTables", r.unwinder.HasTables(), "mapBytes", r.mapMemory())
 	return r, nil
+}
+
+// loadBPF loads the unwind tables and the BPF programs of the subject, and starts to listen to all processes.
+func (r *run) loadBPF() error {
+	o := r.options
+	cgroup, err := target.OpenCgroup(o.Target)
+	if err != nil {
+		return err
+	}
+	defer cgroup.Close()
+	types := btf.NewCache() // shared, because parsing the kernel's BTF is slow
+	if err := r.unwinder.Load(o.unwind(), r.finder, types); err != nil {
+		return err
+	}
+	r.snapshots = r.unwinder.Snapshots()
+	if r.gate, err = probe.NewGate(); err != nil {
+		return err
+	}
+	common := o.probe(cgroup, &r.unwinder, types)
+	common.Gate = r.gate
+	if o.wantsLabels() {
+		common.Labels, common.LabelKey = r.unwinder.HasTables(), o.onlyLabel()
+		r.keys = otelcontext.NewKeys()
+		r.unwinder.Runtimes.ReadLabels(r.keys.Expect)
+	}
+	if as, ok := r.subject.Times(); ok && o.hasTimes() {
+		if r.recorder, err = newRecorder(as, o.UserOnly); err != nil {
+			return err
+		}
+		common.Timeline = true
+	}
+	common.ByCgroup, r.tracker.Cgroups = r.owners != nil, r.owners != nil
+	if err := r.tracker.Listen(o.Target.PIDs); err != nil {
+		return err
+	}
+	r.tracker.Processes.OnMapped(r.noteMapped)
+	// Start early: what runtimes need is made while the programs load.
+	if err := r.prepareTables(nil); err != nil {
+		return err
+	}
+	if r.sources, err = r.subject.Load(common); err != nil {
+		return fmt.Errorf("load the BPF programs: %w", err)
+	}
+	return nil
 }
 
 // handleRecord handles a sideband record.

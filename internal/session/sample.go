@@ -56,7 +56,9 @@ func (r *run) Targets() ([]int, error) { return r.sources[0].Targets() }
 func (r *run) PollFDs() []int {
 	fds := r.tracker.Sideband.FDs()
 	for _, s := range r.sources {
-		fds = append(fds, s.Ring().FD())
+		if fd := s.Ring().FD(); fd >= 0 {
+			fds = append(fds, fd)
+		}
 	}
 	return fds
 }
@@ -128,6 +130,10 @@ func (r *run) read() (busy bool, err error) {
 		return r.tracker.Busy, err
 	}
 	needed := min(now-loop.GraceForStacks, r.snapshots.Needed())
+	_ = source.Each(r.sources, func(s source.Delayed) error {
+		needed = min(needed, s.Needed())
+		return nil
+	})
 	if now >= r.forgot+uint64(forgetEvery) {
 		r.forgot = now
 		r.tracker.Processes.Forget(needed)

@@ -80,7 +80,7 @@ func (j *job) Prepare(ctx context.Context) (err error) {
 	if j.finder, err = debugfile.New(debugfile.Config{Root: j.options.Symfs}); err != nil {
 		return usage.Errorf("%v", err)
 	}
-	if err := doctor.CheckPrivileges(j.subject.Command(), j.options.Stderr, j.options.Quiet); err != nil {
+	if err := j.options.chooseVia(j.subject); err != nil {
 		return err
 	}
 	if err := CheckTarget(&j.options.Target); err != nil {

@@ -280,7 +280,7 @@ func (p *Probe) MapMemory() uint64 { return p.memory }
 func (p *Probe) Gate() *Gate { return p.gate }
 
 // Ring returns the ring for traces and single samples.
-func (p *Probe) Ring() *ringbuf.Reader { return p.ring }
+func (p *Probe) Ring() ringbuf.Ring { return p.ring }
 
 // Counts returns the counts by stack.
 func (p *Probe) Counts() *stacks.Counts { return p.counts }

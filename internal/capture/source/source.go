@@ -136,11 +136,18 @@ type Source interface {
 	// traces again.
 	Renew() error
 	Targets() ([]int, error)
-	Ring() *ringbuf.Reader
+	Ring() ringbuf.Ring
 	Counts() *stacks.Counts
 	Stats() (probe.Stats, error)
 	MapMemory() uint64
 	Close() error
+}
+
+// Delayed is a source whose samples may wait for unwind tables in user space.
+type Delayed interface {
+	// Needed returns the time of the oldest sample whose process's mappings are still needed, in
+	// CLOCK_MONOTONIC ns, or math.MaxUint64.
+	Needed() uint64
 }
 
 // Reducible is a source that can measure less, to save time.

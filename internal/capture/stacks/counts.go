@@ -71,6 +71,11 @@ type Maps struct {
 	Active, Inserted *ebpf.Variable
 }
 
+// NewRecordedCounts returns the counts of a source without maps: all of its samples are in stack records.
+func NewRecordedCounts(source uint8) *Counts {
+	return &Counts{source: source, total: map[Key]Values{}}
+}
+
 // NewCounts returns the counts of a loaded probe. source is the index of the probe in its run. K and
 // V are the types of the keys and values in its maps; convert decodes them, and need not set
 // [Key.Source].
@@ -129,6 +134,9 @@ func addTo[K comparable](sums map[K]Values, k K, v Values) {
 
 // NearlyFull reports whether the active map is at least 70 % full.
 func (c *Counts) NearlyFull() (bool, error) {
+	if c.inserted == nil {
+		return false, nil
+	}
 	var inserted [2]uint64
 	if err := c.inserted.Get(&inserted); err != nil {
 		return false, fmt.Errorf("read the number of counted stacks: %w", err)
@@ -141,6 +149,9 @@ func (c *Counts) NearlyFull() (bool, error) {
 // one, and drains the old one. The other map is empty, because every flip empties
 // the old map.
 func (c *Counts) Flip() error {
+	if c.inserted == nil {
+		return nil
+	}
 	old := c.current
 	c.current = 1 - old
 	if err := c.active.Set(uint32(c.current)); err != nil {
@@ -154,6 +165,9 @@ func (c *Counts) Flip() error {
 
 // Finish drains both maps. No programs may run any more.
 func (c *Counts) Finish() error {
+	if c.inserted == nil {
+		return nil
+	}
 	return errors.Join(c.drain(0), c.drain(1))
 }
 

@@ -38,6 +38,16 @@ type Reader struct {
 	mask     uint64
 }
 
+// Ring is where the records of programs are read: a [Reader], or what takes its place where no program runs.
+type Ring interface {
+	// FD returns a descriptor that becomes readable when records should be read, or -1 if there is none.
+	FD() int
+	// Position returns the current end of the records.
+	Position() uint64
+	// ReadTo calls fn for the records before a position. A record is valid until fn returns.
+	ReadTo(to uint64, fn func(record []byte) error) error
+}
+
 // NewReader maps the ring buffer m into memory.
 func NewReader(m *ebpf.Map) (*Reader, error) {
 	page, size := os.Getpagesize(), int(m.MaxEntries())

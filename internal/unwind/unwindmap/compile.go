@@ -18,8 +18,8 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// machine is the machine of this process, and so of the kernel's walker.
-var machine = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
+// Machine is the machine of this process, and so of the kernel's walker.
+var Machine = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
 
 // input is what a table is made of.
 type input struct {
@@ -51,7 +51,7 @@ func compile(ctx context.Context, s input, opt unwind.Options) (c unwind.Code, e
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	f.SetContext(ctx)
-	if f.Machine() != machine { // such as code of 32-bit programs
+	if f.Machine() != Machine { // such as code of 32-bit programs
 		return c, fmt.Errorf("%s: %w for machine %v", s.name, unwind.ErrNoTable, f.Machine())
 	}
 	t, err := Compile(ctx, &debugfile.File{File: f, Root: s.root, Path: s.name}, s.finder, opt)

@@ -77,7 +77,7 @@ func TestSeparateDebugFile(t *testing.T) {
 // TestTooLarge checks that huge sections are refused, whether compressed or with holes.
 func TestTooLarge(t *testing.T) {
 	file := func(s elftest.Section) []byte {
-		return elftest.File{Machine: machine, Sections: []elftest.Section{s}}.Bytes()
+		return elftest.File{Machine: Machine, Sections: []elftest.Section{s}}.Bytes()
 	}
 	header := elftest.Struct(elf.Chdr64{Type: uint32(elf.COMPRESS_ZLIB), Size: callframe.MaxSize + 1, Addralign: 8})
 	compressed := file(elftest.Section{Name: ".debug_frame", Flags: elf.SHF_COMPRESSED, Content: append(header, make([]byte, 1<<20)...)})

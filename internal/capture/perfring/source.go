@@ -1,0 +1,474 @@
+package perfring
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/maphash"
+	"math"
+	"slices"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/bpf"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/procfs"
+	"fulgur/internal/linux/ringbuf"
+	"fulgur/internal/process"
+	"fulgur/internal/profile"
+	"fulgur/internal/symbols/debugfile"
+	"fulgur/internal/unwind"
+	"fulgur/internal/unwind/stackcopy"
+	"fulgur/internal/unwind/stackend"
+	"fulgur/internal/unwind/unwindmap"
+)
+
+// Options configure a [Source].
+type Options struct {
+	// Spec is the event to sample, of user space only. Frequency is in samples per second and CPU, Period in events
+	// between samples. One of them is 0.
+	Spec              perfevent.Spec
+	Frequency, Period uint64
+	// Target is the target: processes, threads or a command.
+	Target target.Target
+	// MaxDepth limits the frames of a stack; 0 means the maximum.
+	MaxDepth int
+	// ByThread and ByCPU keep threads and CPUs separate.
+	ByThread, ByCPU bool
+	// Finder finds debug files; nil means to use none. TableBytes limits the memory of unwind tables; 0 means the
+	// default.
+	Finder     *debugfile.Finder
+	TableBytes int64
+}
+
+const (
+	// stackCopy is the number of bytes of a stack to copy: 98 % or more of the stacks of python3, node and cc1plus are
+	// whole with it.
+	stackCopy = 16 << 10
+	// maxHeld limits the samples that wait, in bytes.
+	maxHeld = 64 << 20
+	// patience is how long a sample waits for unwind tables, and patienceAtEnd after the end of sampling.
+	patience      = 5 * time.Second
+	patienceAtEnd = 2 * time.Second
+
+	defaultTableBytes = 256 << 20
+)
+
+var _ interface {
+	source.Source
+	source.Delayed
+	process.Listener
+} = (*Source)(nil)
+
+// Source samples by perf events. It is a [source.Source], and the [process.Listener] for the processes that it samples.
+type Source struct {
+	options   Options
+	events    *events
+	codes     *unwindmap.Codes
+	walker    *stackcopy.Walker
+	processes *process.Table
+	counts    *stacks.Counts
+
+	pending []perfevent.Record // read, but not yet in order
+	queue   []sample           // in order, to be walked
+	queued  uint64             // number of samples that were ever in queue
+	held    int                // bytes of pending and queue
+	ended   bool
+
+	// tasks has the names of threads, execs the number of times that a process has executed a program, and members the
+	// processes that are sampled, all as of the last record in order.
+	tasks   map[int][16]byte
+	execs   map[int]uint64
+	members map[int]bool
+	remaps  map[int]uint64 // changes of address spaces
+	renewed uint64         // calls of Renew
+
+	samples, periods, lost, throttled uint64
+	total                             uint64 // of the events, when they stopped
+
+	// The sample that is being walked.
+	maps  []process.Mapping
+	lacks bool // a table is not ready
+	seed  maphash.Seed
+	words []byte
+}
+
+// sample is a sample that waits for its walk.
+type sample struct {
+	perfevent.Sample
+	comm  [16]byte
+	epoch uint64
+	maps  []process.Mapping // nil before the first walk
+}
+
+// size returns what a sample takes, in bytes.
+func (s *sample) size() int {
+	return int(unsafe.Sizeof(*s)) + len(s.Chain) + len(s.User.Regs) + len(s.User.Stack)
+}
+
+// Open opens disabled events on the target.
+func Open(o Options) (_ *Source, err error) {
+	s := &Source{
+		options: o, counts: stacks.NewRecordedCounts(0), seed: maphash.MakeSeed(),
+		tasks: map[int][16]byte{}, execs: map[int]uint64{}, members: map[int]bool{}, remaps: map[int]uint64{},
+	}
+	attr := o.Spec.Attr()
+	attr.ExcludeKernel = true
+	attr.Frequency, attr.Period = o.Frequency, o.Period
+	attr.SampleType = unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
+	attr.UserRegs, attr.UserStack, attr.ExcludeKernelChain = perfevent.AllUserRegs, stackCopy, true
+	attr.Mmap2, attr.Comm, attr.CommExec, attr.Task = true, true, true, true
+	attr.SampleIDAll, attr.MonotonicClock = true, true
+	attr.Watermark = smallestRing / 2
+	if s.events, err = openEvents(attr, o.Target); err != nil {
+		return nil, err
+	}
+	for tid := range s.events.threads {
+		s.tasks[tid] = nameOf(tid)
+	}
+	pids := o.Target.PIDs
+	if o.Target.Scope == target.Threads {
+		pids = target.ProcessesOf(o.Target.TIDs)
+	} else if o.Target.Children {
+		descendants, err := target.Descendants(pids)
+		if err != nil {
+			return nil, errors.Join(err, s.events.close())
+		}
+		pids = append(slices.Clone(pids), descendants...)
+	}
+	for _, pid := range pids {
+		s.members[pid] = true
+	}
+	s.codes = unwindmap.NewCodes(o.Finder, int(cmp.Or(o.TableBytes, defaultTableBytes)))
+	s.walker = stackcopy.New(unwindmap.Machine, s.find)
+	return s, nil
+}
+
+// nameOf returns the current name of a thread.
+func nameOf(tid int) (name [16]byte) {
+	if stat, err := procfs.Process(tid).Stat(); err == nil {
+		copy(name[:len(name)-1], stat.Comm)
+	}
+	return name
+}
+
+// Track sets the table of processes, which gets the records of s.
+func (s *Source) Track(t *process.Table) { s.processes = t }
+
+// FDs implements [process.Listener].
+func (s *Source) FDs() []int { return s.events.fds() }
+
+// Drain implements [process.Listener]. It keeps samples until [Source.ReadTo].
+func (s *Source) Drain(fn func(perfevent.Record)) (uint64, error) {
+	until := monotonic.Now()
+	lost, err := s.events.read(s.keep)
+	s.lost += lost
+	slices.SortStableFunc(s.pending, func(a, b perfevent.Record) int { return cmp.Compare(a.When(), b.When()) })
+	n := 0
+	for ; n < len(s.pending) && (s.ended || s.pending[n].When() <= until); n++ {
+		switch r := s.pending[n].(type) {
+		case perfevent.Sample:
+			s.take(r)
+		case perfevent.Throttle:
+			s.throttled++
+		default:
+			s.follow(r)
+			fn(r)
+		}
+	}
+	s.pending = slices.Delete(s.pending, 0, n)
+	return 0, err // samples are lost more often than mappings, and s counts both
+}
+
+// keep stores a record of a ring until it can be ordered.
+func (s *Source) keep(r perfevent.Record) {
+	one, ok := r.(perfevent.Sample)
+	if !ok {
+		s.pending = append(s.pending, r)
+		return
+	}
+	if s.held > maxHeld {
+		s.lost++
+		return
+	}
+	one.Chain, one.User.Regs, one.User.Stack = slices.Clone(one.Chain), slices.Clone(one.User.Regs), slices.Clone(one.User.Stack)
+	s.held += (&sample{Sample: one}).size()
+	s.pending = append(s.pending, one)
+}
+
+// take puts a sample of the target into the queue.
+func (s *Source) take(r perfevent.Sample) {
+	if !s.members[r.PID] {
+		s.held -= (&sample{Sample: r}).size()
+		return
+	}
+	s.samples++
+	s.periods += r.Period
+	s.queue = append(s.queue, sample{Sample: r, comm: s.tasks[r.TID], epoch: s.execs[r.PID]})
+	s.queued++
+}
+
+// follow notes what a record says about names and processes.
+func (s *Source) follow(r perfevent.Record) {
+	switch r := r.(type) {
+	case perfevent.Comm:
+		var name [16]byte
+		copy(name[:len(name)-1], r.Comm)
+		s.tasks[r.TID] = name
+		if r.Exec {
+			s.execs[r.PID]++
+		}
+	case perfevent.Fork:
+		s.tasks[r.TID] = s.tasks[r.PTID]
+		if r.PID != r.PPID {
+			s.execs[r.PID]++ // the ID may be used again
+			if s.options.Target.Children && s.members[r.PPID] {
+				s.members[r.PID] = true
+			}
+		}
+	case perfevent.Exit:
+		delete(s.tasks, r.TID)
+		if r.PID == r.TID && !slices.Contains(s.options.Target.PIDs, r.PID) {
+			// Its other threads may live on, but hardly any program's do.
+			delete(s.members, r.PID)
+		}
+	}
+}
+
+// find implements the walker's search for code.
+func (s *Source) find(addr uint64) (unwind.Code, uint64, bool) {
+	i, found := slices.BinarySearchFunc(s.maps, addr, func(m process.Mapping, addr uint64) int { return cmp.Compare(m.Start, addr) })
+	if !found {
+		i--
+	}
+	if i < 0 || addr >= s.maps[i].Limit {
+		return unwind.Code{}, 0, false
+	}
+	code, bias, ready := s.codes.Of(&s.maps[i], addr)
+	s.lacks = s.lacks || !ready
+	return code, bias, true
+}
+
+// Ring implements [source.Source].
+func (s *Source) Ring() ringbuf.Ring { return (*walked)(s) }
+
+// walked is the ring of the stack records that [Source] makes of samples.
+type walked Source
+
+// FD implements [ringbuf.Ring]: [Source.FDs] has the descriptors.
+func (*walked) FD() int { return -1 }
+
+// Position implements [ringbuf.Ring].
+func (w *walked) Position() uint64 { return w.queued }
+
+// ReadTo implements [ringbuf.Ring]. It walks the samples whose unwind tables are ready. The position does not matter: the
+// queue has only samples before which all records of mappings are known.
+func (w *walked) ReadTo(_ uint64, fn func(record []byte) error) error {
+	s := (*Source)(w)
+	if err := s.walkReady(fn, uint64(patience)); err != nil || !s.ended {
+		return err
+	}
+	// Each walk may come to another file without a table.
+	for ctx, cancel := context.WithTimeout(context.Background(), patienceAtEnd); ; {
+		if len(s.queue) == 0 || ctx.Err() != nil {
+			cancel()
+			return s.walkReady(fn, 0)
+		}
+		s.codes.Wait(ctx)
+		if err := s.walkReady(fn, uint64(patience)); err != nil {
+			cancel()
+			return err
+		}
+	}
+}
+
+// walkReady walks the samples whose tables are ready, and those that are older than a time in ns, or too many.
+func (s *Source) walkReady(fn func(record []byte) error, limit uint64) (err error) {
+	now := monotonic.Now()
+	left := s.queue[:0]
+	for i := range s.queue {
+		one := &s.queue[i]
+		if err != nil || !s.walk(one, s.held > maxHeld/2 || now > one.Time+limit, func(record []byte) { err = fn(record) }) {
+			left = append(left, *one)
+			continue
+		}
+		s.held -= one.size()
+	}
+	clear(s.queue[len(left):])
+	s.queue = left
+	return err
+}
+
+// walk walks the stack of a sample, unless a table is missing that is worth waiting for. It reports whether it did.
+func (s *Source) walk(one *sample, force bool, fn func(record []byte)) bool {
+	if one.maps == nil || force {
+		one.maps = s.processes.MappingsAt(one.PID, one.Time)
+	}
+	s.maps, s.lacks = one.maps, false
+	frames, end := s.walker.Walk(one.User)
+	switch {
+	case s.lacks && !force:
+		return false
+	case s.lacks:
+		end = stackend.NotReady
+	}
+	record := bpf.StackRecord{
+		Type: uint32(bpf.RecordStack), Time: one.Time, Pid: uint32(one.PID), Tid: uint32(one.TID), Comm: one.comm,
+		Epoch: one.epoch<<16 + s.remaps[one.PID], UserEnd: uint8(end),
+	}
+	limit := bpf.MaxDepth
+	if s.options.MaxDepth > 0 {
+		limit = min(limit, s.options.MaxDepth)
+	}
+	if len(frames) == 0 { // 32-bit, or on its way out
+		frames, end = chain(one.Chain), stackend.FramePointer
+		record.UserEnd = uint8(end)
+	}
+	if len(frames) > limit {
+		frames, record.UserEnd = frames[:limit], uint8(stackend.Depth)
+	}
+	for i, f := range frames {
+		record.Frames[i] = word(f, i)
+	}
+	record.UserFrames = uint16(len(frames))
+	record.Id = s.hash(&record)
+	record.First.Weight = max(one.Period, 1)
+	if s.options.ByThread {
+		record.First.Tid = record.Tid
+	}
+	if s.options.ByCPU {
+		record.First.Cpu = one.CPU
+	}
+	size := unsafe.Offsetof(record.Frames) + 8*uintptr(len(frames))
+	fn(unsafe.Slice((*byte)(unsafe.Pointer(&record)), size))
+	return true
+}
+
+// word returns frame i of a stack in the form of the kernel side's records, see unwind_keep in bpf/unwind_walk.h.
+func word(f unwind.Frame, i int) uint64 {
+	pc := f.PC &^ bpf.FrameExact
+	if pc>>bpf.FrameRuntimeShift != 0 {
+		pc |= bpf.FrameKinds << bpf.FrameKindShift // not the address of code, or the vsyscall page
+	}
+	if f.Exact && i > 0 {
+		pc |= bpf.FrameExact
+	}
+	return pc
+}
+
+// chain returns the user part of the kernel's call chain.
+func chain(b []byte) (frames []unwind.Frame) {
+	const minMarker = math.MaxUint64 - 4095
+	for ; len(b) >= 8; b = b[8:] {
+		if pc := binary.NativeEndian.Uint64(b); pc < minMarker {
+			frames = append(frames, unwind.Frame{PC: pc, Exact: len(frames) == 0})
+		}
+	}
+	return frames
+}
+
+// hash returns the ID of a stack.
+func (s *Source) hash(r *bpf.StackRecord) uint64 {
+	s.words = append(s.words[:0], r.Comm[:]...)
+	for _, v := range []uint64{uint64(r.Pid), r.Epoch, uint64(r.UserEnd), s.renewed} {
+		s.words = binary.NativeEndian.AppendUint64(s.words, v)
+	}
+	for _, v := range r.Frames[:r.UserFrames] {
+		s.words = binary.NativeEndian.AppendUint64(s.words, v)
+	}
+	return max(maphash.Bytes(s.seed, s.words), 1)
+}
+
+// Needed implements [source.Delayed].
+func (s *Source) Needed() uint64 {
+	if len(s.queue) == 0 {
+		return math.MaxUint64
+	}
+	return s.queue[0].Time
+}
+
+// Unsampled returns the CPU time of the target, and the part of it in which no sample could be taken, since it was in the
+// kernel. It is known after [Source.Detach], for clocks.
+func (s *Source) Unsampled() (all, unsampled time.Duration) {
+	return time.Duration(s.total), time.Duration(s.total - min(s.total, s.periods))
+}
+
+// Attach implements [source.Source]: [Open] has attached it.
+func (s *Source) Attach(target.Target) error { return nil }
+
+// Enable implements [source.Source].
+func (s *Source) Enable() error { return s.events.enable() }
+
+// Begin implements [source.Source].
+func (s *Source) Begin() error { return nil }
+
+// End implements [source.Source].
+func (s *Source) End() error { return nil }
+
+// Detach implements [source.Source].
+func (s *Source) Detach() (err error) {
+	if err := s.events.disable(); err != nil {
+		return err
+	}
+	s.ended = true
+	s.total, err = s.events.total()
+	return err
+}
+
+// Settle implements [source.Source].
+func (s *Source) Settle() {}
+
+// Check implements [source.Source].
+func (s *Source) Check() error { return nil }
+
+// FollowCPUs implements [source.Source].
+func (s *Source) FollowCPUs(online []int) error { return s.events.follow(online, s.options.Target) }
+
+// Remap implements [source.Source].
+func (s *Source) Remap(pid int) error {
+	s.remaps[pid]++
+	return nil
+}
+
+// Renew implements [source.Source].
+func (s *Source) Renew() error {
+	s.renewed++
+	return nil
+}
+
+// Targets implements [source.Source].
+func (s *Source) Targets() (pids []int, err error) {
+	for pid := range s.members {
+		pids = append(pids, pid)
+	}
+	slices.Sort(pids)
+	return pids, nil
+}
+
+// Counts implements [source.Source].
+func (s *Source) Counts() *stacks.Counts { return s.counts }
+
+// Stats implements [source.Source].
+func (s *Source) Stats() (probe.Stats, error) {
+	stats := probe.Stats{Samples: s.samples + s.lost}
+	stats.Losses[profile.LossSamples] = s.lost
+	stats.Losses[profile.LossThrottled] = s.throttled
+	made := s.codes.Stats()
+	stats.Losses[profile.LossUnwindFiles] = uint64(made.Files)
+	stats.Losses[profile.LossUnwindMemory] = uint64(made.NoRoom)
+	return stats, nil
+}
+
+// MapMemory implements [source.Source].
+func (s *Source) MapMemory() uint64 { return 0 }
+
+// Close implements [source.Source] and [process.Listener].
+func (s *Source) Close() error { return errors.Join(s.events.close(), s.codes.Close()) }

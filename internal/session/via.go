@@ -1,0 +1,112 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/perfring"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/doctor"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/message/usage"
+)
+
+// Values of [Options.Via].
+const (
+	viaAuto = "auto"
+	viaBPF  = "bpf"
+	viaPerf = "perf"
+)
+
+// chooseVia decides by what to sample: by BPF programs if fulgur may load them, and otherwise by perf events alone if they
+// can sample the subject. It says so.
+func (o *Options) chooseVia(what source.Subject) error {
+	if o.Via != viaPerf {
+		err := doctor.CheckPrivileges(what.Command(), o.Stderr, o.Quiet)
+		var lacking *doctor.Error
+		if err == nil || o.Via == viaBPF || !errors.As(err, &lacking) || o.preparePerf(what) != nil {
+			return err
+		}
+		o.Via = viaPerf
+	} else if err := o.preparePerf(what); err != nil {
+		return err
+	}
+	o.warn("samples user code only, by perf events: without CAP_BPF and CAP_PERFMON, the kernel's is invisible")
+	return nil
+}
+
+// preparePerf checks whether perf events alone can sample a subject, by opening the event on this thread, and makes
+// them the subject's.
+func (o *Options) preparePerf(what source.Subject) error {
+	m := onCPU(what)
+	switch {
+	case m == nil || m.Idle:
+		return usage.Errorf("perf events alone measure only the CPU time of programs")
+	case o.Target.Scope == target.System || o.Target.Scope == target.Cgroup:
+		return usage.Errorf("perf events alone measure only your own processes: choose some with %s, or give a command", usage.Process)
+	case o.KernelOnly:
+		return usage.Errorf("perf events alone see no kernel code")
+	case o.Times:
+		return usage.Errorf("perf events alone record no times of samples")
+	}
+	if len(m.Specs) == 0 {
+		clock, err := perfevent.ParseEvent("cpu-clock")
+		if err != nil {
+			return err
+		}
+		m.Specs = []perfevent.Spec{clock}
+	}
+	m.Specs = m.Specs[:1]
+	m.Specs[0].ExcludeKernel = true
+	attr := m.Specs[0].Attr()
+	attr.Disabled, attr.Period = true, 1e6
+	event, err := perfevent.Open(attr, 0, -1)
+	if err != nil {
+		return doctor.Explain(err, "sample your own processes by perf events alone")
+	}
+	return event.Close()
+}
+
+// onCPU returns the subject of samples of running code, nil for other subjects.
+func onCPU(what source.Subject) *oncpu.Subject {
+	switch what := what.(type) {
+	case *oncpu.Subject:
+		return what
+	case untimed:
+		return onCPU(what.Subject)
+	case streamed:
+		return onCPU(what.untimed)
+	}
+	return nil
+}
+
+// loadPerf opens the perf events of the subject. They report the changes of the processes that they sample.
+func (r *run) loadPerf() error {
+	o, m := r.options, onCPU(r.subject)
+	s, err := perfring.Open(perfring.Options{
+		Spec: m.Specs[0], Frequency: m.Frequency, Period: m.Period,
+		Target: o.Target, MaxDepth: o.MaxDepth, ByThread: o.PerThread, ByCPU: o.PerCPU,
+		Finder: r.finder.Local(), TableBytes: o.UnwindMemory,
+	})
+	if err != nil {
+		return err
+	}
+	r.tracker.ListenTo(s, o.Target.PIDs)
+	s.Track(r.tracker.Processes)
+	r.tracker.Processes.OnMapped(r.noteMapped)
+	r.sources = []source.Source{s}
+	return nil
+}
+
+// unsampledLines says how much of the target's CPU time could not be sampled.
+func (r *run) unsampledLines() (lines []string) {
+	_ = source.Each(r.sources, func(s interface {
+		Unsampled() (all, unsampled time.Duration)
+	}) error { if all, unsampled := s.Unsampled(); onCPU(r.subject).Specs[0].IsTime() && unsampled > 0 {
+		lines = append(lines, fmt.Sprintf("without CAP_BPF: user code only; %.2f s of %.2f s of CPU time, in the kernel, was not sampled", unsampled.Seconds(), all.Seconds()))
+	}; return nil })
+	return lines
+}
