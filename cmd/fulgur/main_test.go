@@ -75,7 +75,7 @@ func TestProfileOptions(t *testing.T) {
 		if want.Unwind == "" {
 			want.Unwind = "auto"
 		}
-		want.Interpreters = "auto"
+		want.Interpreters, want.Via = "auto", "auto"
 		checkOptions(t, line, want, func(c command) (session.ProfileOptions, error) { return c.(*profileCommand).options() })
 	}
 }

@@ -14,27 +14,24 @@ import (
 	"fulgur/internal/message/usage"
 )
 
-// Values of [Options.Via].
+// Values of [Options.Via] that demand one way.
 const (
-	viaAuto = "auto"
 	viaBPF  = "bpf"
 	viaPerf = "perf"
 )
 
 // chooseVia decides by what to sample: by BPF programs if fulgur may load them, and otherwise by perf events alone if they
-// can sample the subject. It says so.
+// can sample the subject.
 func (o *Options) chooseVia(what source.Subject) error {
-	if o.Via != viaPerf {
-		err := doctor.CheckPrivileges(what.Command(), o.Stderr, o.Quiet)
-		var lacking *doctor.Error
-		if err == nil || o.Via == viaBPF || !errors.As(err, &lacking) || o.preparePerf(what) != nil {
-			return err
-		}
-		o.Via = viaPerf
-	} else if err := o.preparePerf(what); err != nil {
+	if o.Via == viaPerf {
+		return o.preparePerf(what)
+	}
+	err := doctor.CheckPrivileges(what.Command(), o.Stderr, o.Quiet)
+	var lacking *doctor.Error
+	if err == nil || o.Via == viaBPF || !errors.As(err, &lacking) || o.preparePerf(what) != nil {
 		return err
 	}
-	o.warn("samples user code only, by perf events: without CAP_BPF and CAP_PERFMON, the kernel's is invisible")
+	o.Via = viaPerf
 	return nil
 }
 
@@ -94,6 +91,7 @@ func (r *run) loadPerf() error {
 	if err != nil {
 		return err
 	}
+	o.warn("samples user code only, by perf events: without CAP_BPF and CAP_PERFMON, the kernel's is invisible")
 	r.tracker.ListenTo(s, o.Target.PIDs)
 	s.Track(r.tracker.Processes)
 	r.tracker.Processes.OnMapped(r.noteMapped)
@@ -105,8 +103,11 @@ func (r *run) loadPerf() error {
 func (r *run) unsampledLines() (lines []string) {
 	_ = source.Each(r.sources, func(s interface {
 		Unsampled() (all, unsampled time.Duration)
-	}) error { if all, unsampled := s.Unsampled(); onCPU(r.subject).Specs[0].IsTime() && unsampled > 0 {
-		lines = append(lines, fmt.Sprintf("without CAP_BPF: user code only; %.2f s of %.2f s of CPU time, in the kernel, was not sampled", unsampled.Seconds(), all.Seconds()))
-	}; return nil })
+	}) error {
+		if all, unsampled := s.Unsampled(); onCPU(r.subject).Specs[0].IsTime() && unsampled > 0 {
+			lines = append(lines, fmt.Sprintf("without CAP_BPF: user code only; %.2f s of %.2f s of CPU time, in the kernel, was not sampled", unsampled.Seconds(), all.Seconds()))
+		}
+		return nil
+	})
 	return lines
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 
 	"fulgur/internal/doctor"
 	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/stat"
 )
 
 // nobody is a user without files.
@@ -249,7 +251,11 @@ func TestTooFewCapabilitiesCommands(t *testing.T) {
 	run, _ := unprivileged(t)
 	for _, test := range rightsCommands {
 		t.Run(test.name, func(t *testing.T) {
-			r := run([]uintptr{unix.CAP_PERFMON}, append(test.args, "--", testenv.Tool(t, "sh"), "-c", "echo started")...)
+			args := slices.Clone(test.args)
+			if test.name == "profile" {
+				args = append(args, "--via", "bpf") // else by perf events
+			}
+			r := run([]uintptr{unix.CAP_PERFMON}, append(args, "--", testenv.Tool(t, "sh"), "-c", "echo started")...)
 			if r.code != 1 || r.stdout != "" || !strings.HasPrefix(r.stderr, "fulgur: profiling needs CAP_BPF: run fulgur with sudo, or run once: sudo setcap cap_bpf,") {
 				t.Errorf("exit code %d, want 1; standard output %q, standard error %q", r.code, r.stdout, r.stderr)
 			}
@@ -269,7 +275,7 @@ func TestTooFewCapabilities(t *testing.T) {
 		"CAP_PERFMON": {[]uintptr{unix.CAP_PERFMON}, "CAP_BPF"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := run(test.capabilities, "profile", "-f", "--", workload)
+			r := run(test.capabilities, "profile", "--via", "bpf", "-f", "--", workload)
 			want := "fulgur: profiling needs " + test.missing + ": run fulgur with sudo, or run once: sudo setcap cap_bpf,cap_perfmon,"
 			if r.code != 1 || r.stdout != "" || !strings.HasPrefix(r.stderr, want) {
 				t.Errorf("exit code %d, standard output %q, standard error %q; want 1, nothing and %q", r.code, r.stdout, r.stderr, want)
@@ -279,6 +285,80 @@ func TestTooFewCapabilities(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Without any capability, a user profiles the user code of their own commands and processes, with whole stacks.
+func TestWithoutCapabilities(t *testing.T) {
+	run, sample, workload := unprivilegedRuns(t)
+	dir := public(t)
+	profile := func(t *testing.T, r result) map[string]int {
+		t.Helper()
+		if r.code != 0 || !strings.HasPrefix(r.stderr, "fulgur: samples user code only, by perf events: without CAP_BPF and CAP_PERFMON") {
+			t.Fatalf("exit code %d, want 0 and a line about perf events: %s", r.code, r.stderr)
+		}
+		return folded(t, r.stdout)
+	}
+	t.Run("known paths", func(t *testing.T) {
+		program := duplicate(t, compile(t, "paths.c", "paths", "-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"), dir)
+		found := map[string]int{}
+		for stack, n := range profile(t, run(nil, "profile", "-F", "997", "-f", "--", program, "200")) {
+			if frames := strings.Split(stack, ";"); frames[0] == "paths" {
+				found[onPaths(frames[1:])] += n
+			}
+		}
+		// The rest are the first steps of the dynamic loader.
+		if all := total(found); all == 0 || known(found) < stat.Binomial(all, 0.98).Low {
+			t.Errorf("%d of %d samples are on a path of the program, want nearly all: %v", known(found), all, found)
+		}
+	})
+	t.Run("generated code", func(t *testing.T) {
+		program := duplicate(t, compile(t, "generated.c", "generated", "-O2", "-fomit-frame-pointer"), dir)
+		checkGenerated(t, profile(t, run(nil, "profile", "-F", "997", "-f", "--", program)))
+	})
+	t.Run("process", func(t *testing.T) {
+		cmd := as(exec.Command(workload))
+		cmd.Env = append(os.Environ(), "E2E_WORKLOAD=shares")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		pid := strconv.Itoa(cmd.Process.Pid)
+		stacks := profile(t, sample(pid, nil, "profile", "-p", pid, "-F", "199", "-f"))
+		if n := count(stacks, ";fulgur/test/e2e.long"); n == 0 {
+			t.Errorf("got no samples in the function of the process: %v", stacks)
+		}
+	})
+	t.Run("kernel time", func(t *testing.T) {
+		r := run(nil, "profile", "-f", "--", testenv.Tool(t, "dd"), "if=/dev/zero", "of=/dev/null", "bs=1M", "count=2000")
+		profile(t, r)
+		said := regexp.MustCompile(`without CAP_BPF: user code only; (\S+) s of (\S+) s of CPU time, in the kernel, was not sampled`).FindStringSubmatch(r.stderr)
+		if said == nil {
+			t.Fatalf("does not say how much of the time was in the kernel: %s", r.stderr)
+		}
+		kernel, err := strconv.ParseFloat(said[1], 64)
+		all, err2 := strconv.ParseFloat(said[2], 64)
+		if err := errors.Join(err, err2); err != nil || kernel < all/2 || kernel > all {
+			t.Errorf("got %s s in the kernel of %s s, want most: %v", said[1], said[2], err)
+		}
+	})
+	t.Run("another user", func(t *testing.T) {
+		pid := strconv.Itoa(load(t, "shares").Process.Pid)
+		r := run(nil, "profile", "-f", "-p", pid)
+		if r.code != 1 || r.stdout != "" || !strings.Contains(r.stderr, "needs CAP_BPF and CAP_PERFMON") || strings.Contains(r.stderr, "by perf events") {
+			t.Errorf("exit code %d, want 1 and a remedy: %s%s", r.code, r.stdout, r.stderr)
+		}
+	})
+	t.Run("whole machine", func(t *testing.T) {
+		if r := run(nil, "profile", "-f", "1"); r.code != 1 || !strings.HasPrefix(r.stderr, "fulgur: profiling needs CAP_BPF and CAP_PERFMON") {
+			t.Errorf("exit code %d, want 1 and the needs: %s", r.code, r.stderr)
+		}
+		if r := run(nil, "profile", "--via", "perf", "-f", "1"); r.code != 2 || !strings.Contains(r.stderr, "only your own processes") {
+			t.Errorf("exit code %d, want 2 and the reason: %s", r.code, r.stderr)
+		}
+	})
 }
 
 // Debian's kernels require more at a high perf_event_paranoid. With other kernels,
@@ -325,7 +405,7 @@ func TestHidePID(t *testing.T) {
 func TestSetcapLine(t *testing.T) {
 	setcap := testenv.Tool(t, "setcap")
 	run, sample, workload := unprivilegedRuns(t)
-	r := run(nil, "profile", "-f", "--", workload)
+	r := run(nil, "profile", "--via", "bpf", "-f", "--", workload)
 	line := regexp.MustCompile(`sudo setcap (\S+) (\S+)\n`).FindStringSubmatch(r.stderr)
 	if line == nil {
 		t.Fatalf("standard error = %s, want a command to paste", r.stderr)

@@ -253,7 +253,7 @@ func TestLoaderForkBeforeChange(t *testing.T) {
 	}
 }
 
-// On a busy Machine, a fork may be reported long before the kernel side has an entry for the
+// On a busy machine, a fork may be reported long before the kernel side has an entry for the
 // child. By then, the parent may have another layout.
 func TestLoaderForkLate(t *testing.T) {
 	f := newFixture(t, testConfig)
