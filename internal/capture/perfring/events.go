@@ -30,7 +30,9 @@ type events struct {
 	open    []*perfevent.Event
 	rings   map[int]ring
 	threads map[int]bool // with events
-	enabled bool
+	// smallest is the size of the smallest ring, in bytes.
+	smallest int
+	enabled  bool
 }
 
 // ring is the ring of a CPU.
@@ -118,23 +120,24 @@ func (e *events) add(tid, cpu int) error {
 	if to, ok := e.rings[cpu]; ok {
 		return event.SendTo(to.owner)
 	}
-	mapped, err := mapRing(event)
+	mapped, size, err := mapRing(event)
 	if err != nil {
 		return err
 	}
+	e.smallest = min(cmp.Or(e.smallest, size), size)
 	e.rings[cpu] = ring{mapped, event}
 	return nil
 }
 
-// mapRing maps as large a ring as the user's limits allow.
-func mapRing(event *perfevent.Event) (ring *perfevent.Ring, err error) {
-	for size := usualRing; size >= smallestRing; size /= 2 {
+// mapRing maps as large a ring as the user's limits allow, and returns its size in bytes.
+func mapRing(event *perfevent.Event) (ring *perfevent.Ring, size int, err error) {
+	for size = usualRing; size >= smallestRing; size /= 2 {
 		ring, err = event.Map(max(size/os.Getpagesize(), 1))
 		if !errors.Is(err, perfevent.ErrLockedMemory) {
-			return ring, err
+			return ring, size, err
 		}
 	}
-	return nil, err
+	return nil, 0, err
 }
 
 // enable starts sampling.
@@ -162,14 +165,6 @@ func (e *events) each(f func(*perfevent.Event) error) error {
 		errs = append(errs, f(event))
 	}
 	return errors.Join(errs...)
-}
-
-// fds returns the descriptors of the rings, by CPU.
-func (e *events) fds() (fds []int) {
-	for _, cpu := range slices.Sorted(maps.Keys(e.rings)) {
-		fds = append(fds, e.rings[cpu].owner.FD())
-	}
-	return fds
 }
 
 // read calls fn for all records in the rings, and returns the number of those that the kernel dropped.

@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -77,10 +78,12 @@ type Source struct {
 	processes *process.Table
 	counts    *stacks.Counts
 
+	reading reading
 	pending []perfevent.Record // read, but not yet in order
 	queue   []sample           // in order, to be walked
 	queued  uint64             // number of samples that were ever in queue
-	held    int                // bytes of pending and queue
+	held    atomic.Int64       // bytes of the samples in all of these
+	lost    atomic.Uint64
 	ended   bool
 
 	// tasks has the names of threads, execs the number of times that a process has executed a program, and members the
@@ -91,8 +94,8 @@ type Source struct {
 	remaps  map[int]uint64 // changes of address spaces
 	renewed uint64         // calls of Renew
 
-	samples, periods, lost, throttled uint64
-	total                             uint64 // of the events, when they stopped
+	samples, periods, throttled uint64
+	total                       uint64 // of the events, when they stopped
 
 	// The sample that is being walked.
 	maps  []process.Mapping
@@ -110,8 +113,8 @@ type sample struct {
 }
 
 // size returns what a sample takes, in bytes.
-func (s *sample) size() int {
-	return int(unsafe.Sizeof(*s)) + len(s.Chain) + len(s.User.Regs) + len(s.User.Stack)
+func (s *sample) size() int64 {
+	return int64(int(unsafe.Sizeof(*s)) + len(s.Chain) + len(s.User.Regs) + len(s.User.Stack))
 }
 
 // Open opens disabled events on the target.
@@ -127,7 +130,6 @@ func Open(o Options) (_ *Source, err error) {
 	attr.UserRegs, attr.UserStack, attr.ExcludeKernelChain = perfevent.AllUserRegs, stackCopy, true
 	attr.Mmap2, attr.Comm, attr.CommExec, attr.Task = true, true, true, true
 	attr.SampleIDAll, attr.MonotonicClock = true, true
-	attr.Watermark = smallestRing / 2
 	if s.events, err = openEvents(attr, o.Target); err != nil {
 		return nil, err
 	}
@@ -163,14 +165,14 @@ func nameOf(tid int) (name [16]byte) {
 // Track sets the table of processes, which gets the records of s.
 func (s *Source) Track(t *process.Table) { s.processes = t }
 
-// FDs implements [process.Listener].
-func (s *Source) FDs() []int { return s.events.fds() }
+// FDs implements [process.Listener]. There are none: a goroutine reads the rings at once, and the samples can wait.
+func (s *Source) FDs() []int { return nil }
 
 // Drain implements [process.Listener]. It keeps samples until [Source.ReadTo].
 func (s *Source) Drain(fn func(perfevent.Record)) (uint64, error) {
 	until := monotonic.Now()
-	lost, err := s.events.read(s.keep)
-	s.lost += lost
+	fresh, err := s.takeRead()
+	s.pending = append(s.pending, fresh...)
 	slices.SortStableFunc(s.pending, func(a, b perfevent.Record) int { return cmp.Compare(a.When(), b.When()) })
 	n := 0
 	for ; n < len(s.pending) && (s.ended || s.pending[n].When() <= until); n++ {
@@ -188,26 +190,10 @@ func (s *Source) Drain(fn func(perfevent.Record)) (uint64, error) {
 	return 0, err // samples are lost more often than mappings, and s counts both
 }
 
-// keep stores a record of a ring until it can be ordered.
-func (s *Source) keep(r perfevent.Record) {
-	one, ok := r.(perfevent.Sample)
-	if !ok {
-		s.pending = append(s.pending, r)
-		return
-	}
-	if s.held > maxHeld {
-		s.lost++
-		return
-	}
-	one.Chain, one.User.Regs, one.User.Stack = slices.Clone(one.Chain), slices.Clone(one.User.Regs), slices.Clone(one.User.Stack)
-	s.held += (&sample{Sample: one}).size()
-	s.pending = append(s.pending, one)
-}
-
 // take puts a sample of the target into the queue.
 func (s *Source) take(r perfevent.Sample) {
 	if !s.members[r.PID] {
-		s.held -= (&sample{Sample: r}).size()
+		s.held.Add(-(&sample{Sample: r}).size())
 		return
 	}
 	s.samples++
@@ -263,7 +249,7 @@ func (s *Source) Ring() ringbuf.Ring { return (*walked)(s) }
 // walked is the ring of the stack records that [Source] makes of samples.
 type walked Source
 
-// FD implements [ringbuf.Ring]: [Source.FDs] has the descriptors.
+// FD implements [ringbuf.Ring], as [Source.FDs].
 func (*walked) FD() int { return -1 }
 
 // Position implements [ringbuf.Ring].
@@ -296,11 +282,11 @@ func (s *Source) walkReady(fn func(record []byte) error, limit uint64) (err erro
 	left := s.queue[:0]
 	for i := range s.queue {
 		one := &s.queue[i]
-		if err != nil || !s.walk(one, s.held > maxHeld/2 || now > one.Time+limit, func(record []byte) { err = fn(record) }) {
+		if err != nil || !s.walk(one, s.held.Load() > maxHeld/2 || now > one.Time+limit, func(record []byte) { err = fn(record) }) {
 			left = append(left, *one)
 			continue
 		}
-		s.held -= one.size()
+		s.held.Add(-one.size())
 	}
 	clear(s.queue[len(left):])
 	s.queue = left
@@ -396,16 +382,20 @@ func (s *Source) Needed() uint64 {
 }
 
 // Unsampled returns the CPU time of the target, and the part of it in which no sample could be taken, since it was in the
-// kernel. It is known after [Source.Detach], for clocks.
+// kernel. It is known after [Source.Detach], for clocks. Lost samples count as taken, with the mean period.
 func (s *Source) Unsampled() (all, unsampled time.Duration) {
-	return time.Duration(s.total), time.Duration(s.total - min(s.total, s.periods))
+	taken := s.periods + s.lost.Load()*(s.periods/max(s.samples, 1))
+	return time.Duration(s.total), time.Duration(s.total - min(s.total, taken))
 }
 
 // Attach implements [source.Source]: [Open] has attached it.
 func (s *Source) Attach(target.Target) error { return nil }
 
 // Enable implements [source.Source].
-func (s *Source) Enable() error { return s.events.enable() }
+func (s *Source) Enable() error {
+	s.startReading()
+	return s.events.enable()
+}
 
 // Begin implements [source.Source].
 func (s *Source) Begin() error { return nil }
@@ -430,7 +420,11 @@ func (s *Source) Settle() {}
 func (s *Source) Check() error { return nil }
 
 // FollowCPUs implements [source.Source].
-func (s *Source) FollowCPUs(online []int) error { return s.events.follow(online, s.options.Target) }
+func (s *Source) FollowCPUs(online []int) error {
+	s.reading.mu.Lock()
+	defer s.reading.mu.Unlock()
+	return s.events.follow(online, s.options.Target)
+}
 
 // Remap implements [source.Source].
 func (s *Source) Remap(pid int) error {
@@ -458,8 +452,9 @@ func (s *Source) Counts() *stacks.Counts { return s.counts }
 
 // Stats implements [source.Source].
 func (s *Source) Stats() (probe.Stats, error) {
-	stats := probe.Stats{Samples: s.samples + s.lost}
-	stats.Losses[profile.LossSamples] = s.lost
+	lost := s.lost.Load()
+	stats := probe.Stats{Samples: s.samples + lost}
+	stats.Losses[profile.LossSamples] = lost
 	stats.Losses[profile.LossThrottled] = s.throttled
 	made := s.codes.Stats()
 	stats.Losses[profile.LossUnwindFiles] = uint64(made.Files)
@@ -471,4 +466,7 @@ func (s *Source) Stats() (probe.Stats, error) {
 func (s *Source) MapMemory() uint64 { return 0 }
 
 // Close implements [source.Source] and [process.Listener].
-func (s *Source) Close() error { return errors.Join(s.events.close(), s.codes.Close()) }
+func (s *Source) Close() error {
+	s.stopReading()
+	return errors.Join(s.events.close(), s.codes.Close())
+}

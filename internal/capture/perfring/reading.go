@@ -1,0 +1,107 @@
+package perfring
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"fulgur/internal/linux/perfevent"
+)
+
+// reading is the goroutine that reads the rings. With copies of stacks, a ring has room for some 30 samples: fewer than
+// arrive between two polls of a busy session.
+type reading struct {
+	mu    sync.Mutex // for the rings and what follows
+	fresh []perfevent.Record
+	err   error // the first
+
+	stop chan struct{} // nil before the start and after the end
+	done chan struct{}
+}
+
+// The time between two reads of the rings: at most for low rates, and for events of unknown rate.
+const (
+	readAtLeast = 100 * time.Millisecond
+	readOften   = 5 * time.Millisecond
+)
+
+// interval returns the time between two reads of the rings: a quarter of the time in which the largest samples fill a ring.
+//
+// The rings' descriptors become readable too, but perf_poll in the kernel says so only once: nested in two epoll
+// instances, as Go polls, most of these messages get lost.
+func (s *Source) interval() time.Duration {
+	rate := s.options.Frequency
+	if p := s.options.Period; p > 0 {
+		if !s.options.Spec.IsTime() {
+			return readOften
+		}
+		rate = uint64(time.Second) / p
+	}
+	samples := time.Duration(s.events.smallest) / (stackCopy + 1<<10)
+	return min(max(samples*time.Second/time.Duration(max(rate, 1))/4, time.Millisecond), readAtLeast)
+}
+
+// startReading starts the goroutine.
+func (s *Source) startReading() {
+	r := &s.reading
+	stop, done := make(chan struct{}), make(chan struct{})
+	r.stop, r.done = stop, done
+	every := time.NewTicker(s.interval())
+	go func() {
+		defer close(done)
+		defer every.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-every.C:
+			}
+			r.mu.Lock()
+			s.read()
+			r.mu.Unlock()
+		}
+	}()
+}
+
+// stopReading ends the goroutine.
+func (s *Source) stopReading() {
+	if r := &s.reading; r.stop != nil {
+		close(r.stop)
+		<-r.done
+		r.stop = nil
+	}
+}
+
+// read reads the rings. The caller holds the lock.
+func (s *Source) read() {
+	lost, err := s.events.read(s.keep)
+	s.lost.Add(lost)
+	if s.reading.err == nil {
+		s.reading.err = err
+	}
+}
+
+// takeRead reads the rings, and returns all records since the last call, and the first error.
+func (s *Source) takeRead() ([]perfevent.Record, error) {
+	r := &s.reading
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.read()
+	fresh, err := r.fresh, r.err
+	r.fresh, r.err = nil, nil
+	return fresh, err
+}
+
+// keep stores a record of a ring. The caller holds the lock.
+func (s *Source) keep(record perfevent.Record) {
+	if one, ok := record.(perfevent.Sample); ok {
+		if s.held.Load() > maxHeld {
+			s.lost.Add(1)
+			return
+		}
+		one.Chain, one.User.Regs, one.User.Stack = slices.Clone(one.Chain), slices.Clone(one.User.Regs), slices.Clone(one.User.Stack)
+		s.held.Add((&sample{Sample: one}).size())
+		record = one
+	}
+	s.reading.fresh = append(s.reading.fresh, record)
+}
