@@ -26,8 +26,8 @@ func CodeOf(f *elffile.File, t *Table) Code {
 	return Code{t, Chain(ChainAny)}
 }
 
-// rule returns the rule for a link-time virtual address, see [Table.Lookup].
-func (c Code) rule(addr uint64) Rule {
+// Rule returns the rule for a link-time virtual address, see [Table.Lookup].
+func (c Code) Rule(addr uint64) Rule {
 	if c.Table != nil {
 		if r := c.Table.Lookup(addr); r.Kind != KindNone {
 			return r

@@ -88,7 +88,7 @@ func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, stack
 		if !ok {
 			return frames, stackend.NoMapping
 		}
-		if end, more := c.step(code.rule(f.Lookup() - bias)); !more {
+		if end, more := c.step(code.Rule(f.Lookup() - bias)); !more {
 			return frames, end
 		}
 		// Threads start with 0. But a signal may have interrupted a jump to address 0.

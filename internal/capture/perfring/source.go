@@ -300,6 +300,7 @@ func (s *Source) walk(one *sample, force bool, fn func(record []byte)) bool {
 	}
 	s.maps, s.lacks = one.maps, false
 	frames, end := s.walker.Walk(one.User)
+	frames, end = s.walker.Continue(frames, end, one.Chain)
 	switch {
 	case s.lacks && !force:
 		return false

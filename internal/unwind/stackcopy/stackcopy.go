@@ -3,6 +3,7 @@ package stackcopy
 
 import (
 	"debug/elf"
+	"encoding/binary"
 
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/unwind"
@@ -78,4 +79,65 @@ func (w *Walker) read(addr uint64, buf []byte) bool {
 	// The kernel's copy ends early at a page that it cannot read.
 	w.beyond = w.state.Full && at < maxStack
 	return false
+}
+
+// Continue continues a stack from [Walker.Walk] that ends since the copy does not have the rest, with the call chain of the
+// same sample. The kernel has followed frame pointers in the memory itself, as to the stack of a goroutine from the
+// thread's own. So the chain counts from a frame on that both have, as long as each function is known to keep frame
+// pointers. The frames are valid until the next call of Walk.
+func (w *Walker) Continue(frames []unwind.Frame, end stackend.End, chain []byte) ([]unwind.Frame, stackend.End) {
+	if len(frames) < 2 || end != stackend.Fault && end != stackend.Copy {
+		return frames, end
+	}
+	rest, ok := after(chain, frames[len(frames)-1].PC)
+	if !ok {
+		return frames, end
+	}
+	rule, keeps := w.chained(frames[len(frames)-1])
+	for ; keeps && len(rest) >= 8; rest = rest[8:] {
+		next := unwind.Frame{PC: binary.NativeEndian.Uint64(rest)}
+		if _, _, mapped := w.find(next.Lookup()); !mapped {
+			break
+		}
+		frames, end = append(frames, next), stackend.FramePointer
+		rule, keeps = w.chained(next)
+	}
+	w.frames = frames
+	switch {
+	case rule.Kind == unwind.KindEnd:
+		end = stackend.Complete
+	case !keeps && end == stackend.FramePointer:
+		end = stackend.NoTable // no rule for a frame of which only the address is known
+	}
+	return frames, end
+}
+
+// chained returns the rule of a frame, and whether its function keeps frame pointers.
+func (w *Walker) chained(f unwind.Frame) (r unwind.Rule, keeps bool) {
+	code, bias, ok := w.find(f.Lookup())
+	if !ok {
+		return r, false
+	}
+	r = code.Rule(f.Lookup() - bias)
+	switch r.Kind {
+	case unwind.KindEnd:
+		return r, false
+	case unwind.KindFP, unwind.KindSwitch, unwind.KindChain:
+		return r, true
+	}
+	return r, code.Fallback.Kind == unwind.KindChain
+}
+
+// after returns the part of a call chain behind an address that it has once.
+func after(chain []byte, pc uint64) (rest []byte, ok bool) {
+	for b := chain; len(b) >= 8; b = b[8:] {
+		if binary.NativeEndian.Uint64(b) != pc {
+			continue
+		}
+		if ok {
+			return nil, false
+		}
+		rest, ok = b[8:], true
+	}
+	return rest, ok
 }
