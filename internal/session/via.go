@@ -39,7 +39,10 @@ func (o *Options) chooseVia(what source.Subject) error {
 // them the subject's.
 func (o *Options) preparePerf(what source.Subject) error {
 	m := onCPU(what)
+	_, stream := what.(streamed)
 	switch {
+	case stream:
+		return usage.Errorf("perf events alone count samples, and do not write each one")
 	case m == nil || m.Idle:
 		return usage.Errorf("perf events alone measure only the CPU time of programs")
 	case o.Target.Scope == target.System || o.Target.Scope == target.Cgroup:
@@ -74,8 +77,6 @@ func onCPU(what source.Subject) *oncpu.Subject {
 		return what
 	case untimed:
 		return onCPU(what.Subject)
-	case streamed:
-		return onCPU(what.untimed)
 	}
 	return nil
 }
@@ -92,6 +93,9 @@ func (r *run) loadPerf() error {
 		return err
 	}
 	o.warn("samples user code only, by perf events: without CAP_BPF and CAP_PERFMON, the kernel's is invisible")
+	if _, ok := r.subject.Times(); ok && o.hasTimes() {
+		o.warn("the output has no times of samples, which perf events alone do not record")
+	}
 	r.tracker.ListenTo(s, o.Target.PIDs)
 	s.Track(r.tracker.Processes)
 	r.tracker.Processes.OnMapped(r.noteMapped)

@@ -355,6 +355,9 @@ func TestWithoutCapabilities(t *testing.T) {
 		if r := run(nil, "profile", "-f", "1"); r.code != 1 || !strings.HasPrefix(r.stderr, "fulgur: profiling needs CAP_BPF and CAP_PERFMON") {
 			t.Errorf("exit code %d, want 1 and the needs: %s", r.code, r.stderr)
 		}
+		if r := run(nil, "profile", "--stream", "--", workload); r.code != 1 || !strings.HasPrefix(r.stderr, "fulgur: profiling needs CAP_BPF and CAP_PERFMON") {
+			t.Errorf("stream: exit code %d, want 1 and the needs: %s", r.code, r.stderr)
+		}
 		if r := run(nil, "profile", "--via", "perf", "-f", "1"); r.code != 2 || !strings.Contains(r.stderr, "only your own processes") {
 			t.Errorf("exit code %d, want 2 and the reason: %s", r.code, r.stderr)
 		}
