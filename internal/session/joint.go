@@ -55,5 +55,5 @@ func (j joint) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 // untimed is a subject without times, for any output format.
 type untimed struct{ source.Subject }
 
-// Timeline implements [source.Subject].
+// Times implements [source.Subject].
 func (untimed) Times() (source.Times, bool) { return source.Times{}, false }

@@ -138,7 +138,7 @@ func (r *recorder) handleEvent(i int, record []byte) error {
 	return from.Event(record, r)
 }
 
-// Timeline implements [source.Recorder].
+// Times implements [source.Recorder].
 func (r *recorder) Times() source.Times { return r.times }
 
 // Stack implements [source.Recorder].

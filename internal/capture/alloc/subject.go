@@ -68,7 +68,7 @@ func (m *Subject) Complete(c source.Common) error {
 // Choose implements [source.Subject]. Allocators are found later, when files are mapped.
 func (*Subject) Choose() error { return uprobe.CheckPrivileges() }
 
-// Timeline returns false, because recordings do not support allocations.
+// Times returns false, because recordings do not support allocations.
 func (*Subject) Times() (source.Times, bool) { return source.Times{}, false }
 
 // Load implements [source.Subject].

@@ -69,7 +69,7 @@ func (m *Subject) Choose() (err error) {
 	return err
 }
 
-// Timeline implements [source.Subject].
+// Times implements [source.Subject].
 func (*Subject) Times() (source.Times, bool) { return source.Times{}, true }
 
 // Load implements [source.Subject].

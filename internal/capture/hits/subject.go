@@ -94,7 +94,7 @@ func (m *Subject) Choose() (err error) {
 	return nil
 }
 
-// Timeline implements [source.Subject].
+// Times implements [source.Subject].
 func (m *Subject) Times() (source.Times, bool) { return source.Times{}, m.Recorded }
 
 // Load implements [source.Subject].

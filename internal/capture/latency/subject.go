@@ -104,7 +104,7 @@ func (m *Subject) Choose() (err error) {
 	return nil
 }
 
-// Timeline returns false, because recordings do not support intervals.
+// Times returns false, because recordings do not support intervals.
 func (*Subject) Times() (source.Times, bool) { return source.Times{}, false }
 
 // Load implements [source.Subject].

@@ -241,7 +241,7 @@ func (m *Subject) Choose() (err error) {
 	return nil
 }
 
-// Timeline implements [source.Subject].
+// Times implements [source.Subject].
 func (m *Subject) Times() (source.Times, bool) { return source.Times{}, m.recorded }
 
 // rareShare is the factor by which the maximum number of counts is smaller for rare kinds.

@@ -67,7 +67,7 @@ func (m *Subject) Complete(c source.Common) error {
 // Choose implements [source.Subject].
 func (*Subject) Choose() error { return nil }
 
-// Timeline implements [source.Subject].
+// Times implements [source.Subject].
 func (m *Subject) Times() (source.Times, bool) {
 	// A recording also shows sleep.
 	return source.Times{EveryWait: !m.chooses()}, !m.RunQueue

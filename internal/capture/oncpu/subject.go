@@ -109,7 +109,7 @@ func (m *Subject) checkClock(spec perfevent.Spec) error {
 	return nil
 }
 
-// Timeline returns false for samples that do not represent time, but a fixed number
+// Times returns false for samples that do not represent time, but a fixed number
 // of events.
 func (m *Subject) Times() (source.Times, bool) {
 	var line source.Times

@@ -34,7 +34,7 @@ func (m *Subject) Complete(c source.Common) error {
 // Choose implements [source.Subject].
 func (*Subject) Choose() error { return nil }
 
-// Timeline returns false, because recordings do not support soft interrupts.
+// Times returns false, because recordings do not support soft interrupts.
 func (*Subject) Times() (source.Times, bool) { return source.Times{}, false }
 
 // Load implements [source.Subject].
