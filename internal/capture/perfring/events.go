@@ -29,10 +29,11 @@ type events struct {
 	inherit bool
 	open    []*perfevent.Event
 	rings   map[int]ring
-	threads map[int]bool // with events
+	// threads has those with events of their own, and owners the threads by the IDs of these events.
+	threads map[int]bool
+	owners  map[uint64]int
 	// smallest is the size of the smallest ring, in bytes.
 	smallest int
-	enabled  bool
 }
 
 // ring is the ring of a CPU.
@@ -41,9 +42,9 @@ type ring struct {
 	owner *perfevent.Event
 }
 
-// openEvents opens disabled events.
+// openEvents opens events, which sample at once: a disabled event would not report mappings.
 func openEvents(attr perfevent.Attr, t target.Target) (_ *events, err error) {
-	e := &events{attr: attr, inherit: t.Scope != target.Threads, rings: map[int]ring{}, threads: map[int]bool{}}
+	e := &events{attr: attr, inherit: t.Scope != target.Threads, rings: map[int]ring{}, threads: map[int]bool{}, owners: map[uint64]int{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())
@@ -56,8 +57,8 @@ func openEvents(attr perfevent.Attr, t target.Target) (_ *events, err error) {
 	if len(t.CPUs) > 0 {
 		cpus = slices.DeleteFunc(cpus, func(cpu int) bool { return !slices.Contains(t.CPUs, cpu) })
 	}
-	// A thread that starts between the list and the open of its parent's events has none. The next list has it, and what
-	// threads with events start inherits them.
+	// A thread that starts between the list and the open of its parent's events has none, but the next list has it. One that
+	// starts later inherits them, and if it is in the next list, gets events of its own, too: see [Source.isDouble].
 	for {
 		tids, err := threadsOf(t)
 		if err != nil {
@@ -108,7 +109,7 @@ func threadsOf(t target.Target) (tids []int, err error) {
 // add opens the event of a thread on a CPU. A thread that has exited, and a CPU that went offline, have none.
 func (e *events) add(tid, cpu int) error {
 	attr := e.attr
-	attr.Inherit, attr.Disabled = e.inherit, !e.enabled
+	attr.Inherit = e.inherit
 	event, err := perfevent.Open(attr, tid, cpu)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) {
 		return nil
@@ -117,6 +118,11 @@ func (e *events) add(tid, cpu int) error {
 		return err
 	}
 	e.open = append(e.open, event)
+	id, err := event.ID()
+	if err != nil {
+		return err
+	}
+	e.owners[id] = tid
 	if to, ok := e.rings[cpu]; ok {
 		return event.SendTo(to.owner)
 	}
@@ -138,12 +144,6 @@ func mapRing(event *perfevent.Event) (ring *perfevent.Ring, size int, err error)
 		}
 	}
 	return nil, 0, err
-}
-
-// enable starts sampling.
-func (e *events) enable() error {
-	e.enabled = true
-	return e.each((*perfevent.Event).Enable)
 }
 
 // disable stops sampling.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/perfevent"
 )
 
@@ -13,7 +14,9 @@ import (
 type reading struct {
 	mu    sync.Mutex // for the rings and what follows
 	fresh []perfevent.Record
-	err   error // the first
+	// dropped is the number of records for which fresh had no room.
+	dropped uint64
+	err     error // the first
 
 	stop chan struct{} // nil before the start and after the end
 	done chan struct{}
@@ -40,6 +43,9 @@ func (s *Source) interval() time.Duration {
 	samples := time.Duration(s.events.smallest) / (stackCopy + 1<<10)
 	return min(max(samples*time.Second/time.Duration(max(rate, 1))/4, time.Millisecond), readAtLeast)
 }
+
+// maxFresh limits the records between two polls of the session.
+const maxFresh = 1 << 18
 
 // startReading starts the goroutine.
 func (s *Source) startReading() {
@@ -75,7 +81,9 @@ func (s *Source) stopReading() {
 // read reads the rings. The caller holds the lock.
 func (s *Source) read() {
 	lost, err := s.events.read(s.keep)
-	s.lost.Add(lost)
+	if s.began.Load() > 0 {
+		s.lost.Add(lost)
+	}
 	if s.reading.err == nil {
 		s.reading.err = err
 	}
@@ -88,17 +96,26 @@ func (s *Source) takeRead() ([]perfevent.Record, error) {
 	defer r.mu.Unlock()
 	s.read()
 	fresh, err := r.fresh, r.err
-	r.fresh, r.err = nil, nil
+	if r.dropped > 0 { // the mappings of processes are read again
+		fresh = append(fresh, perfevent.Lost{Stamp: perfevent.Stamp{Time: monotonic.Now()}, N: r.dropped})
+	}
+	r.fresh, r.err, r.dropped = nil, nil, 0
 	return fresh, err
 }
 
 // keep stores a record of a ring. The caller holds the lock.
 func (s *Source) keep(record perfevent.Record) {
-	if one, ok := record.(perfevent.Sample); ok {
-		if s.held.Load() > maxHeld {
-			s.lost.Add(1)
-			return
-		}
+	one, ok := record.(perfevent.Sample)
+	switch {
+	case ok && s.began.Load() == 0:
+		return
+	case ok && s.held.Load() > maxHeld:
+		s.lost.Add(1)
+		return
+	case len(s.reading.fresh) > maxFresh:
+		s.reading.dropped++
+		return
+	case ok:
 		one.Chain, one.User.Regs, one.User.Stack = slices.Clone(one.Chain), slices.Clone(one.User.Regs), slices.Clone(one.User.Stack)
 		s.held.Add((&sample{Sample: one}).size())
 		record = one

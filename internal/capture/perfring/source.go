@@ -95,7 +95,9 @@ type Source struct {
 	renewed uint64         // calls of Renew
 
 	samples, periods, throttled uint64
-	total                       uint64 // of the events, when they stopped
+	began                       atomic.Uint64 // when [Source.Enable] was called, CLOCK_MONOTONIC in ns; 0 before
+	before, total               uint64        // of the events, when they began, and from then on until they stopped
+	double                      uint64        // periods of samples of threads that two events sampled
 
 	// The sample that is being walked.
 	maps  []process.Mapping
@@ -117,7 +119,7 @@ func (s *sample) size() int64 {
 	return int64(int(unsafe.Sizeof(*s)) + len(s.Chain) + len(s.User.Regs) + len(s.User.Stack))
 }
 
-// Open opens disabled events on the target.
+// Open opens events on the target. It keeps no samples until [Source.Enable].
 func Open(o Options) (_ *Source, err error) {
 	s := &Source{
 		options: o, counts: stacks.NewRecordedCounts(0), seed: maphash.MakeSeed(),
@@ -126,7 +128,7 @@ func Open(o Options) (_ *Source, err error) {
 	attr := o.Spec.Attr()
 	attr.ExcludeKernel = true
 	attr.Frequency, attr.Period = o.Frequency, o.Period
-	attr.SampleType = unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
+	attr.SampleType = unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
 	attr.UserRegs, attr.UserStack, attr.ExcludeKernelChain = perfevent.AllUserRegs, stackCopy, true
 	attr.Mmap2, attr.Comm, attr.CommExec, attr.Task = true, true, true, true
 	attr.SampleIDAll, attr.MonotonicClock = true, true
@@ -151,6 +153,7 @@ func Open(o Options) (_ *Source, err error) {
 	}
 	s.codes = unwindmap.NewCodes(o.Finder, int(cmp.Or(o.TableBytes, defaultTableBytes)))
 	s.walker = stackcopy.New(unwindmap.Machine, s.find)
+	s.startReading()
 	return s, nil
 }
 
@@ -192,7 +195,10 @@ func (s *Source) Drain(fn func(perfevent.Record)) (uint64, error) {
 
 // take puts a sample of the target into the queue.
 func (s *Source) take(r perfevent.Sample) {
-	if !s.members[r.PID] {
+	if s.isDouble(r) {
+		s.double += r.Period
+	}
+	if !s.members[r.PID] || r.Time < s.began.Load() || s.isDouble(r) {
 		s.held.Add(-(&sample{Sample: r}).size())
 		return
 	}
@@ -200,6 +206,12 @@ func (s *Source) take(r perfevent.Sample) {
 	s.periods += r.Period
 	s.queue = append(s.queue, sample{Sample: r, comm: s.tasks[r.TID], epoch: s.execs[r.PID]})
 	s.queued++
+}
+
+// isDouble reports whether a sample is of an event that a thread with events of its own has inherited as well.
+func (s *Source) isDouble(r perfevent.Sample) bool {
+	owner, known := s.events.owners[r.ID]
+	return known && owner != r.TID && s.events.threads[r.TID]
 }
 
 // follow notes what a record says about names and processes.
@@ -222,6 +234,7 @@ func (s *Source) follow(r perfevent.Record) {
 		}
 	case perfevent.Exit:
 		delete(s.tasks, r.TID)
+		delete(s.events.threads, r.TID)
 		if r.PID == r.TID && !slices.Contains(s.options.Target.PIDs, r.PID) {
 			// Its other threads may live on, but hardly any program's do.
 			delete(s.members, r.PID)
@@ -393,9 +406,10 @@ func (s *Source) Unsampled() (all, unsampled time.Duration) {
 func (s *Source) Attach(target.Target) error { return nil }
 
 // Enable implements [source.Source].
-func (s *Source) Enable() error {
-	s.startReading()
-	return s.events.enable()
+func (s *Source) Enable() (err error) {
+	s.before, err = s.events.total()
+	s.began.Store(monotonic.Now())
+	return err
 }
 
 // Begin implements [source.Source].
@@ -411,6 +425,7 @@ func (s *Source) Detach() (err error) {
 	}
 	s.ended = true
 	s.total, err = s.events.total()
+	s.total -= min(s.total, s.before+s.double)
 	return err
 }
 

@@ -48,6 +48,8 @@ func testSource(t target.Target) *Source {
 	s := &Source{
 		options: Options{Target: t}, tasks: map[int][16]byte{}, execs: map[int]uint64{}, members: map[int]bool{}, remaps: map[int]uint64{},
 	}
+	s.events = &events{threads: map[int]bool{7: true, 8: true}, owners: map[uint64]int{1: 7, 2: 8}}
+	s.began.Store(5)
 	for _, pid := range t.PIDs {
 		s.members[pid] = true
 	}
@@ -60,8 +62,9 @@ func TestFollow(t *testing.T) {
 	for _, children := range []bool{false, true} {
 		s := testSource(target.Target{Scope: target.Processes, PIDs: []int{7}, Children: children})
 		take := func(pid, tid int) {
-			s.take(perfevent.Sample{PID: pid, TID: tid, Period: 10})
+			s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, ID: uint64(min(tid-6, 2)), PID: pid, TID: tid, Period: 10})
 		}
+		s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 4}, ID: 1, PID: 7, TID: 7, Period: 10}) // before the start
 		s.follow(perfevent.Comm{PID: 7, TID: 7, Comm: "first"})
 		take(7, 7)
 		s.follow(perfevent.Comm{PID: 7, TID: 7, Comm: "a name of more than 15 bytes", Exec: true})
@@ -69,6 +72,7 @@ func TestFollow(t *testing.T) {
 		s.follow(perfevent.Fork{PID: 7, PPID: 7, TID: 8, PTID: 7})
 		s.follow(perfevent.Comm{PID: 7, TID: 8, Comm: "thread"})
 		take(7, 8)
+		s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, ID: 1, PID: 7, TID: 8, Period: 10}) // by its parent's event, too
 		s.follow(perfevent.Fork{PID: 9, PPID: 7, TID: 9, PTID: 8})
 		take(9, 9)
 		s.follow(perfevent.Exit{PID: 9, PPID: 7, TID: 9, PTID: 7})
@@ -92,6 +96,9 @@ func TestFollow(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("children %v (-want +got):\n%s", children, diff)
+		}
+		if s.double != 10 {
+			t.Errorf("got samples of %d ns by two events, want 10", s.double)
 		}
 		if s.samples != uint64(len(want)) || s.periods != 10*s.samples {
 			t.Errorf("got %d samples with the sum %d, want %d", s.samples, s.periods, len(want))
@@ -124,7 +131,7 @@ func TestInterval(t *testing.T) {
 	} {
 		s := testSource(target.Target{})
 		s.options.Frequency, s.options.Period, s.options.Spec = test.options.Frequency, test.options.Period, test.options.Spec
-		s.events = &events{smallest: test.ring}
+		s.events.smallest = test.ring
 		rate := test.options.Frequency
 		if rate == 0 {
 			rate = 1000

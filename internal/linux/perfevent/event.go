@@ -62,6 +62,15 @@ func (e *Event) LinkBPF(progFD int, cookie uint64) error {
 	return nil
 }
 
+// ID returns the event's ID, which its samples have if they have PERF_SAMPLE_IDENTIFIER. The events that threads inherit
+// from it have the same.
+func (e *Event) ID() (id uint64, err error) {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(e.fd), unix.PERF_EVENT_IOC_ID, uintptr(unsafe.Pointer(&id))); errno != 0 {
+		return 0, fmt.Errorf("read the ID of a perf event: %w", errno)
+	}
+	return id, nil
+}
+
 // SendTo makes the kernel write the records of the event to the ring of another event on the same CPU, with the same
 // clock and the same layout. The ring then is in use until both are closed.
 func (e *Event) SendTo(to *Event) error {
