@@ -106,7 +106,7 @@ func (f *file) callChains(ctx context.Context, o ChainOptions) (*CallChains, err
 	if err := c.deferrals.finish(c); err != nil {
 		return nil, err
 	}
-	p := c.out.Profile(f.meta, profile.Losses{profile.LossSamples: c.stats.Lost, profile.LossThrottled: c.stats.Throttled, profile.LossUnnamed: c.names.left})
+	p := c.out.Profile(f.meta, profile.Losses{profile.LossRing: c.stats.Lost, profile.LossThrottled: c.stats.Throttled, profile.LossUnnamed: c.names.left})
 	c.generated.mark(p)
 	damage := c.damage.errors(f.name)
 	if len(p.Samples) == 0 { // what was left out may be why

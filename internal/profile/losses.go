@@ -11,6 +11,8 @@ const (
 	// LossUnsent: samples of a recording that were not recorded at all: each crosses
 	// the ring by itself, and that had no room.
 	LossUnsent
+	// LossRing: samples that were not counted at all: a ring of perf events had no room for them.
+	LossRing
 	// LossSkipped: samples, of the target or not, that the kernel did not take:
 	// another BPF program or operation ran on that CPU, or the timer was late by more
 	// than a period.
@@ -135,6 +137,7 @@ const (
 var lossNames = [NumLosses]string{
 	LossSamples:             "samples",
 	LossUnsent:              "unsent",
+	LossRing:                "ring",
 	LossSkipped:             "skipped",
 	LossLimited:             "limited",
 	LossImpossible:          "impossible",
@@ -194,7 +197,7 @@ func (l Loss) String() string {
 type Losses [NumLosses]uint64
 
 // Uncounted returns how many samples are in no count.
-func (l Losses) Uncounted() uint64 { return l[LossSamples] + l[LossUnsent] }
+func (l Losses) Uncounted() uint64 { return l[LossSamples] + l[LossUnsent] + l[LossRing] }
 
 // Missing returns the losses without data that arrived late.
 func (l Losses) Missing() Losses {

@@ -470,7 +470,7 @@ func (s *Source) Counts() *stacks.Counts { return s.counts }
 func (s *Source) Stats() (probe.Stats, error) {
 	lost := s.lost.Load()
 	stats := probe.Stats{Samples: s.samples + lost}
-	stats.Losses[profile.LossSamples] = lost
+	stats.Losses[profile.LossRing] = lost
 	stats.Losses[profile.LossThrottled] = s.throttled
 	made := s.codes.Stats()
 	stats.Losses[profile.LossUnwindFiles] = uint64(made.Files)

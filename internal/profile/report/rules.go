@@ -391,9 +391,11 @@ func lost(f *facts) (Finding, bool) {
 		Numbers: map[string]float64{"lost": float64(missing), "samples": float64(n)},
 		marked:  fmt.Sprintf("%s not counted; %d were.", plural(missing, "# sample was", "# samples were"), n),
 	}
-	found.Remedy = describe.Remedy(profile.LossUnsent)
-	if f.Losses[profile.LossSamples] > 0 {
-		found.Remedy = describe.Remedy(profile.LossSamples)
+	for _, cause := range []profile.Loss{profile.LossSamples, profile.LossRing, profile.LossUnsent} {
+		if f.Losses[cause] > 0 {
+			found.Remedy = describe.Remedy(cause)
+			break
+		}
 	}
 	return found, true
 }

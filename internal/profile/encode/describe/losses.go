@@ -165,6 +165,8 @@ var causes = [profile.NumLosses]cause{
 		"not counted: no room", do("raise %s and %s", usage.CountEntries, usage.RingSize), stackend.None, Noun{}},
 	profile.LossUnsent: {"{sample} lost", "{samples} lost",
 		"not counted: the ring was full", do("raise %s", usage.RingSize), stackend.None, Noun{}},
+	profile.LossRing: {"{sample} lost", "{samples} lost",
+		"not counted: a ring of perf events was full", do("lower the rate"), stackend.None, Noun{}},
 	profile.LossSkipped: {"{sample} skipped", "{samples} skipped",
 		"by the kernel, of any process: a late timer or another BPF program", do("if many, lower the rate"), stackend.None, sample},
 	profile.LossLimited: {"{sample} above the limit", "{samples} above the limit",
