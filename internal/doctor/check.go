@@ -11,7 +11,9 @@ type Command string
 
 // The commands that measure.
 const (
-	Profile         Command = "profile"
+	Profile Command = "profile"
+	// ProfilePerf samples the user code of one's own processes by perf events alone.
+	ProfilePerf     Command = "profile --via perf"
 	OffCPU          Command = "offcpu"
 	BlockIO         Command = "blockio"
 	Faults          Command = "faults"
@@ -47,7 +49,8 @@ type command struct {
 // in test/e2e runs the commands with these limits, except softirq and those of bolt. Branch records were
 // not measured: few machines have them.
 var commands = []command{
-	{Profile, []Command{Profile}, 64, true},                          // 55
+	{Profile, []Command{Profile}, 64, true}, // 55
+	{ProfilePerf, nil, 0, false},
 	{OffCPU, []Command{OffCPU}, 72, true},                            // 65
 	{BlockIO, []Command{BlockIO}, 72, true},                          // 65
 	{Faults, []Command{Faults}, 64, true},                            // 58
@@ -68,7 +71,10 @@ var commands = []command{
 // Commands lists all commands in the order of the report.
 var Commands = commandsThat(func(command) bool { return true })
 
-// withStacks lists the commands that show stacks.
+// withBPF lists the commands that load BPF programs, or trace processes of other users.
+var withBPF = commandsThat(func(c command) bool { return c.name != ProfilePerf })
+
+// withStacks lists the commands that show stacks by BPF programs.
 var withStacks = commandsThat(func(c command) bool { return c.stacks })
 
 // commandsThat returns the names of the commands for which is returns true.

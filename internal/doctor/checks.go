@@ -55,7 +55,7 @@ var grounds = []check{
 		faults: []fault{{
 			when:   inUserNamespace,
 			what:   always("fulgur runs in a user namespace (a rootless container?), where capabilities do not apply to the host"),
-			stops:  Commands,
+			stops:  withBPF,
 			denies: allCapabilities,
 			remedy: do("run fulgur on the host"),
 		}},
@@ -86,16 +86,16 @@ var grounds = []check{
 				when:   func(f *Facts) bool { return f.HidePID && !f.Can(capability.SysPtrace) },
 				what:   always("/proc is mounted with hidepid"),
 				plain:  true,
-				costs:  Commands,
+				costs:  withBPF,
 				lost:   "functions in other users' processes have no names",
 				remedy: paste("sudo mount -o remount,hidepid=0 /proc"),
 			},
 		},
 	},
-	capabilityCheck(capability.BPF, fault{stops: Commands}),
-	capabilityCheck(capability.Perfmon, fault{stops: Commands}),
+	capabilityCheck(capability.BPF, fault{stops: withBPF}),
+	capabilityCheck(capability.Perfmon, fault{stops: withBPF}),
 	capabilityCheck(capability.SysPtrace, fault{
-		costs: Commands,
+		costs: withBPF,
 		lost:  "functions in other users' processes, and in more privileged processes, may have no names: fulgur cannot read their mappings, nor their files in containers",
 	}),
 	capabilityCheck(capability.CheckpointRestore, fault{
@@ -125,7 +125,7 @@ var grounds = []check{
 		faults: []fault{{
 			when:  lacksLockedMemory,
 			what:  always("the ring buffers of perf events exceed the limit on locked memory"),
-			stops: Commands,
+			stops: withBPF,
 			remedy: func(f *Facts) Remedy {
 				return Remedy{Paste: fmt.Sprintf("sudo sysctl %s=%d", sysctlMlock, lockedPages*f.PageSize>>10)}
 			},
@@ -136,7 +136,7 @@ var grounds = []check{
 			what: func(f *Facts) string {
 				return fmt.Sprintf("before Linux 5.11, BPF maps count against RLIMIT_MEMLOCK, which is %s here and cannot be raised without CAP_SYS_RESOURCE", limit(f.MemlockMax))
 			},
-			stops: Commands,
+			stops: withBPF,
 			remedy: func(*Facts) Remedy {
 				return Remedy{Do: "run fulgur with sudo, or raise this shell's limit", Paste: "sudo prlimit --pid $$ --memlock=unlimited"}
 			},
@@ -177,7 +177,7 @@ var grounds = []check{
 		faults: []fault{{
 			when:   func(f *Facts) bool { return f.Lockdown == LockdownConfidentiality },
 			what:   always("the kernel is locked down in confidentiality mode, so BPF programs cannot read its memory"),
-			stops:  Commands,
+			stops:  withBPF,
 			denies: capability.SetOf(capability.BPF, capability.Perfmon),
 			remedy: do("boot with lockdown=integrity, or disable the lockdown that Secure Boot enables"),
 		}},
@@ -201,7 +201,7 @@ var grounds = []check{
 		faults: []fault{{
 			when:   func(f *Facts) bool { return !f.BTF },
 			what:   always("the kernel has no BTF (/sys/kernel/btf/vmlinux)"),
-			stops:  Commands,
+			stops:  withBPF,
 			remedy: do("use a kernel built with CONFIG_DEBUG_INFO_BTF=y"),
 		}},
 	},
@@ -219,7 +219,7 @@ var grounds = []check{
 		faults: []fault{{
 			when:   func(f *Facts) bool { return f.sysctl(sysctlJIT, 1) == 0 },
 			what:   always("the BPF JIT compiler is off"),
-			costs:  Commands,
+			costs:  withBPF,
 			lost:   "the overhead per sample is several times higher",
 			remedy: paste("sudo sysctl " + sysctlJIT + "=1"),
 		}},
@@ -350,7 +350,7 @@ var grounds = []check{
 			when:   func(f *Facts) bool { return f.Cgroup2 == "" },
 			what:   always("cgroup v2 is not mounted"),
 			plain:  true,
-			costs:  Commands,
+			costs:  withBPF,
 			lost:   "cgroups cannot be chosen as targets",
 			minor:  true,
 			remedy: paste("sudo mkdir -p /mnt/cgroup2 && sudo mount -t cgroup2 none /mnt/cgroup2"),

@@ -103,6 +103,8 @@ const (
 	// ProbePerfEvent loads a program of type perf_event and attaches it to
 	// cpu-clock.
 	ProbePerfEvent Probe = "perf_event program"
+	// ProbeUserEvents opens an event of user code, on this thread.
+	ProbeUserEvents Probe = "perf events of user code"
 	// ProbeRing creates a ring buffer.
 	ProbeRing Probe = "ring buffer"
 	// ProbeTracing and ProbeRawTracepoint load and attach a program of type

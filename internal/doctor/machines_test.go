@@ -59,6 +59,7 @@ var machines = map[string]func(*Facts){
 	"a user": func(f *Facts) {
 		f.Effective = 0
 		refuse(f)
+		f.Tried[ProbeUserEvents] = Outcome{}
 	},
 	"CAP_BPF and CAP_PERFMON": func(f *Facts) {
 		f.Effective = capability.SetOf(capability.BPF, capability.Perfmon)
@@ -117,7 +118,7 @@ var machines = map[string]func(*Facts){
 	"integrity": func(f *Facts) { f.Lockdown = LockdownIntegrity },
 	"Debian's paranoia": func(f *Facts) {
 		f.Sysctls[sysctlParanoid], f.Effective = 3, without(capability.SysAdmin)
-		for _, p := range []Probe{ProbePerfEvent, ProbeCycles, ProbeBranchRecords} {
+		for _, p := range []Probe{ProbePerfEvent, ProbeUserEvents, ProbeCycles, ProbeBranchRecords} {
 			f.Tried[p] = Outcome{Err: syscall.EACCES}
 		}
 	},
@@ -125,7 +126,7 @@ var machines = map[string]func(*Facts){
 		f.Sysctls[sysctlParanoid], f.NoNewPrivs = 3, true
 		f.Effective = without(capability.SysAdmin)
 		f.Bounding = f.Effective
-		for _, p := range []Probe{ProbePerfEvent, ProbeCycles, ProbeBranchRecords} {
+		for _, p := range []Probe{ProbePerfEvent, ProbeUserEvents, ProbeCycles, ProbeBranchRecords} {
 			f.Tried[p] = Outcome{Err: syscall.EACCES}
 		}
 	},

@@ -86,8 +86,11 @@ func pageMachines() []string {
 
 // sentence formats a list of commands.
 func sentence(list []Command) string {
-	if len(list) == len(Commands) {
+	switch {
+	case len(list) == len(Commands):
 		return "all commands"
+	case slices.Equal(list, withBPF):
+		return "all commands but `" + string(ProfilePerf) + "`"
 	}
 	names := make([]string, len(list))
 	for i, c := range list {

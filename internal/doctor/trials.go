@@ -32,9 +32,10 @@ var (
 
 // trials are the checks of the probes' outcomes.
 var trials = slices.Concat([]check{
-	trial(ProbePerfEvent, "perf_event", fault{stops: Commands}),
-	trial(ProbeRing, "ring_buffer", fault{stops: Commands}),
-	trial(ProbeTracing, "tp_btf", fault{stops: Commands}),
+	trial(ProbePerfEvent, "perf_event", fault{stops: withBPF}),
+	trial(ProbeUserEvents, "user_events", fault{stops: []Command{ProfilePerf}}),
+	trial(ProbeRing, "ring_buffer", fault{stops: withBPF}),
+	trial(ProbeTracing, "tp_btf", fault{stops: withBPF}),
 	trial(ProbeIterator, "iterator", fault{stops: withStacks}),
 	trial(ProbeRawTracepoint, "raw_tp", fault{lost: "fulgur does not need it"}),
 	trial(ProbeFentry, "fentry", fault{
@@ -176,7 +177,7 @@ func failed(err error) string {
 }
 
 // untyped lists the probes that do not need the kernel's BTF.
-var untyped = []Probe{ProbePerfEvent, ProbeRing, ProbeRawTracepoint, ProbeKprobe, ProbeUprobe, ProbeTracepoint, ProbeCycles, ProbeBranchRecords, ProbeBreakpoints}
+var untyped = []Probe{ProbePerfEvent, ProbeUserEvents, ProbeRing, ProbeRawTracepoint, ProbeKprobe, ProbeUprobe, ProbeTracepoint, ProbeCycles, ProbeBranchRecords, ProbeBreakpoints}
 
 // causesOf returns the problems that explain the failure of p, nil if none does.
 func (f *Facts) causesOf(p Probe) []Problem {

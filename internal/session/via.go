@@ -61,13 +61,10 @@ func (o *Options) preparePerf(what source.Subject) error {
 	}
 	m.Specs = m.Specs[:1]
 	m.Specs[0].ExcludeKernel = true
-	attr := m.Specs[0].Attr()
-	attr.Disabled, attr.Period = true, 1e6
-	event, err := perfevent.Open(attr, 0, -1)
-	if err != nil {
+	if err := perfevent.TryUser(m.Specs[0]); err != nil {
 		return doctor.Explain(err, "sample your own processes by perf events alone")
 	}
-	return event.Close()
+	return nil
 }
 
 // onCPU returns the subject of samples of running code, nil for other subjects.

@@ -31,6 +31,7 @@ import (
 func All() doctor.Trials {
 	trials := doctor.Trials{
 		doctor.ProbePerfEvent:     doctor.Quietly(perfEvent),
+		doctor.ProbeUserEvents:    doctor.Quietly(userEvents),
 		doctor.ProbeRing:          doctor.Quietly(ring),
 		doctor.ProbeTracing:       doctor.Quietly(tracing),
 		doctor.ProbeRawTracepoint: doctor.Quietly(rawTracepoint),
@@ -68,6 +69,14 @@ func attach(spec ebpf.ProgramSpec, to func(*ebpf.Program) (io.Closer, error)) er
 		return fmt.Errorf("attach: %w", err)
 	}
 	return attached.Close()
+}
+
+func userEvents() error {
+	clock, err := perfevent.ParseEvent("cpu-clock")
+	if err != nil {
+		return err
+	}
+	return perfevent.TryUser(clock)
 }
 
 func perfEvent() error {

@@ -33,6 +33,18 @@ func Open(attr Attr, pid, cpu int) (*Event, error) {
 	return &Event{fd: fd, attr: attr}, nil
 }
 
+// TryUser reports whether user code of the calling thread can be sampled by an event. Errors are of type
+// [*OpenError].
+func TryUser(s Spec) error {
+	attr := s.Attr()
+	attr.Disabled, attr.ExcludeKernel, attr.Period = true, true, 1e6
+	event, err := Open(attr, 0, -1)
+	if err != nil {
+		return err
+	}
+	return event.Close()
+}
+
 // FD returns the event's file descriptor, owned by the event. It polls as readable once
 // the ring has reached its watermark.
 func (e *Event) FD() int { return e.fd }
