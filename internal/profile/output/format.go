@@ -54,19 +54,31 @@ type Format struct {
 	writeTimes func(w io.Writer, p *profile.Profile, line *profile.Timeline, o Options, value int) error
 	// onRequest is set if times make the output larger and must be requested.
 	onRequest bool
+	// keeps says what the format has a place for besides stacks of functions with amounts of one value.
+	keeps keeps
+}
+
+// keeps is what a format has a place for. A conversion to it leaves out the rest, or says that it is
+// missing.
+type keeps struct {
+	values    bool // all values of a profile, rather than a single one
+	negatives bool // negative amounts, such as those of comparisons that pprof writes
+	units     bool // any unit; the others get times in nanoseconds and sizes in bytes
+	labels    bool // the labels of the running code
+	owners    bool // the containers, pods and units of processes, even without groups
 }
 
 // sent is the format that is sent to URLs.
 const sent = "otlp"
 
 var formats = []Format{
-	{Name: "text", Endings: []string{".txt"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
+	{Name: "text", Endings: []string{".txt"}, keeps: keeps{negatives: true}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
 		return text.Write(w, p, text.Options{Annotate: o.Annotate, Delimited: o.Delimited, Value: value, Screen: o.Screen})
 	}},
-	{Name: "folded", Endings: []string{".folded"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
+	{Name: "folded", Endings: []string{".folded"}, keeps: keeps{negatives: true}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
 		return folded.Write(w, p, folded.Options{Annotate: o.Annotate, Delimited: o.Delimited, Value: value})
 	}},
-	{Name: "html", Endings: []string{".html", ".htm"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
+	{Name: "html", Endings: []string{".html", ".htm"}, keeps: keeps{values: true}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
 		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames})
 	}, onRequest: true, writeTimes: func(w io.Writer, p *profile.Profile, line *profile.Timeline, o Options, value int) error {
 		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames, Times: line})
@@ -74,51 +86,39 @@ var formats = []Format{
 	{Name: "svg", Endings: []string{".svg"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
 		return flame.WriteSVG(w, p, flame.Options{Width: o.Width, Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames})
 	}},
-	{Name: "pprof", Endings: []string{".pb.gz", ".pprof", ".prof"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
+	{Name: "pprof", Endings: []string{".pb.gz", ".pprof", ".prof"}, keeps: keeps{values: true, negatives: true, units: true, labels: true}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return pprof.Write(w, p, pprof.Options{System: o.System})
 	}},
-	{Name: sent, Endings: []string{".otlp"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
+	{Name: sent, Endings: []string{".otlp"}, keeps: keeps{values: true, negatives: true, units: true, labels: true, owners: true}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return otlp.Write(w, p, otlp.Options{Resource: o.Resource})
 	}},
-	{Name: "otlp-json", Endings: []string{".otlp.json"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
+	{Name: "otlp-json", Endings: []string{".otlp.json"}, keeps: keeps{values: true, negatives: true, units: true, labels: true, owners: true}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return otlp.WriteJSON(w, p, otlp.Options{Resource: o.Resource})
 	}},
-	{Name: "firefox", Endings: []string{".json.gz"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
+	{Name: "firefox", Endings: []string{".json.gz"}, keeps: keeps{values: true, negatives: true}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return firefox.WriteProfile(w, p, firefox.Options{Source: o.Source})
 	}, writeTimes: func(w io.Writer, _ *profile.Profile, t *profile.Timeline, o Options, _ int) error {
 		return firefox.Write(w, t, firefox.Options{Source: o.Source})
 	}},
-	{Name: "speedscope", Endings: []string{".speedscope.json"}, write: func(w io.Writer, p *profile.Profile, _ Options, _ int) error {
+	{Name: "speedscope", Endings: []string{".speedscope.json"}, keeps: keeps{values: true, units: true}, write: func(w io.Writer, p *profile.Profile, _ Options, _ int) error {
 		return speedscope.Write(w, p)
 	}},
 }
 
 // AllValues reports whether the format supports all values of a profile, rather than a
 // single one.
-func (f Format) AllValues() bool {
-	switch f.Name {
-	case "html", "pprof", "otlp", "otlp-json", "firefox", "speedscope":
-		return true
-	}
-	return false
-}
+func (f Format) AllValues() bool { return f.keeps.values }
 
 // HasNegative reports whether the format has a place for negative amounts, such as those of
 // comparisons that pprof writes.
-func (f Format) HasNegative() bool {
-	return f.Name != "html" && f.Name != "svg" && f.Name != "speedscope"
-}
+func (f Format) HasNegative() bool { return f.keeps.negatives }
 
 // HasLabels reports whether the format has a place for the labels of the running code.
-func (f Format) HasLabels() bool { return f.HasOwners() || f.Name == "pprof" }
+func (f Format) HasLabels() bool { return f.keeps.labels }
 
 // HasOwners reports whether the format has a place for the containers, pods and units of
 // processes even without groups.
-func (f Format) HasOwners() bool { return f.Name == "otlp" || f.Name == "otlp-json" }
-
-// HasUnits reports whether the format has a place for any unit. The others get times in
-// nanoseconds and sizes in bytes.
-func (f Format) HasUnits() bool { return f.HasLabels() || f.Name == "speedscope" }
+func (f Format) HasOwners() bool { return f.keeps.owners }
 
 // Allow returns a usage error if the format does not support o.
 func (f Format) Allow(o Options) error {
@@ -191,7 +191,7 @@ func (f Format) Write(w io.Writer, p *profile.Profile, line *profile.Timeline, o
 			line = &named
 		}
 	}
-	if !f.HasUnits() {
+	if !f.keeps.units {
 		p = p.InBase()
 	}
 	if !f.HasLabels() && p.Meta.Grouping != profile.GroupLabel {

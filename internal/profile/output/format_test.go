@@ -33,11 +33,11 @@ func TestChoose(t *testing.T) {
 		{"out.svg", "folded", "folded"},
 		{"out.png", "text", "text"},
 		{"out.png", "", `unknown ending of "out.png"`},
-		{"out", "", ".folded .html"},
+		{"out", "", "use one of " + endings()},
 		{"out.SVG", "", "unknown ending"},
 		{"out.gz", "", "unknown ending"},
 		{"out.svg", "png", `unknown format "png"`},
-		{"", "SVG", "text, folded, html, svg, pprof"},
+		{"", "SVG", "choose " + Names()},
 	} {
 		got, err := Choose(test.output, test.format)
 		if err == nil && got.Name == test.want {
