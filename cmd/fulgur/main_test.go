@@ -25,6 +25,7 @@ import (
 	"fulgur/internal/capture/target"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/offline"
+	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
 	"fulgur/internal/testenv"
 )
@@ -434,7 +435,7 @@ func TestUsageErrors(t *testing.T) {
 		"profile --children -L 1":                "--children needs -p or a command",
 		"profile -f --format svg":                "-f and --format svg cannot be combined",
 		"profile -f -o a.otlp":                   "-f writes folded stacks, but the name a.otlp is for otlp: leave out -f",
-		"profile --format tar":                   "text, folded, html, svg, pprof",
+		"profile --format tar":                   "choose " + output.Names(),
 		"profile -o flame.png":                   ".folded",
 		"profile --max-depth 0":                  "is not a number",
 		"profile --max-depth 100000":             "depth 100000",
@@ -525,9 +526,13 @@ func TestUsageErrors(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
-	for name, line := range map[string]string{
-		"fulgur": "--help", "agent": "agent --help", "profile": "profile --help", "offcpu": "offcpu --help", "faults": "faults --help", "softirq": "softirq --help", "runq": "runq --help", "count": "count --help", "latency": "latency --help", "locks": "locks --help", "alloc": "alloc --help", "blockio": "blockio --help", "record": "record --help", "bolt": "bolt --help", "autofdo": "autofdo --help", "view": "view --help", "convert": "convert --help", "diff": "diff --help", "report": "report --help", "merge": "merge --help", "doctor": "doctor --help", "completion": "completion --help",
-	} {
+	lines := map[string]string{"fulgur": "--help"}
+	for _, c := range subcommands {
+		if c.group != hiddenGroup {
+			lines[c.name] = c.name + " --help"
+		}
+	}
+	for name, line := range lines {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			if code := run(t.Context(), words(line), &stdout, &stderr); code != 0 || stderr.Len() > 0 {
