@@ -2,16 +2,28 @@ package trial
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/features"
 
+	"fulgur/internal/capture/sources"
 	"fulgur/internal/doctor"
 	"fulgur/internal/testenv"
 	"fulgur/test/rig/pmu"
 )
+
+// The doctor reports the trial of each source, as its table has the command.
+func TestCommandsAreKnown(t *testing.T) {
+	testenv.AnyKernel(t)
+	for _, subject := range sources.All() {
+		if c := subject.Command(); !slices.Contains(doctor.Commands, c) {
+			t.Errorf("%s is in sources.All, but not in the table of commands in internal/doctor/check.go", c)
+		}
+	}
+}
 
 // All trials succeed for root on every supported kernel, and again when repeated, because
 // a trial leaves nothing behind.
@@ -27,11 +39,11 @@ func TestAll(t *testing.T) {
 			t.Errorf("%s: first %v, then %v", p, first[p].Err, tried[p].Err)
 		}
 	}
-	for _, p := range []doctor.Probe{
-		doctor.ProbePerfEvent, doctor.ProbeRing, doctor.ProbeTracing, doctor.ProbeRawTracepoint, doctor.ProbeIterator,
-		doctor.ProbePrograms(doctor.Profile), doctor.ProbePrograms(doctor.OffCPU), doctor.ProbePrograms(doctor.BlockIO),
-		doctor.ProbePrograms(doctor.Faults),
-	} {
+	needed := []doctor.Probe{doctor.ProbePerfEvent, doctor.ProbeRing, doctor.ProbeTracing, doctor.ProbeRawTracepoint, doctor.ProbeIterator}
+	for _, subject := range sources.All() {
+		needed = append(needed, doctor.ProbePrograms(subject.Command()))
+	}
+	for _, p := range needed {
 		if outcome, ok := tried[p]; !ok || outcome.Err != nil {
 			t.Errorf("%s: %v", p, outcome.Err)
 		}
