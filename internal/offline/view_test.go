@@ -106,7 +106,7 @@ func write(t *testing.T, name, contents string) string {
 
 // The times of perf.data are read if the page is to show them.
 func TestShownTimes(t *testing.T) {
-	packed, err := os.Open(filepath.Join("..", "..", "profile", "perfdata", "testdata", "propeller_sample_1.perfdata1.gz"))
+	packed, err := os.Open(filepath.Join("..", "perfdata", "testdata", "propeller_sample_1.perfdata1.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
