@@ -182,7 +182,7 @@ func TestReducedCapabilities(t *testing.T) {
 	testenv.Root(t)
 	const nobody = 65534
 	run := func(t *testing.T, caps ...uintptr) result {
-		cmd := command(t, "profile", "-F", "997", "-f", "--", testenv.Tool(t, "sh"), "-c",
+		cmd := command(t, "profile", "--via", "bpf", "-F", "997", "-f", "--", testenv.Tool(t, "sh"), "-c",
 			"i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done")
 		if err := os.Chmod(filepath.Dir(cmd.Path), 0o755); err != nil {
 			t.Fatal(err)

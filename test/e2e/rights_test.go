@@ -466,8 +466,12 @@ func testDoctor(t *testing.T, run func([]uintptr, ...string) result, workload st
 	if (r.code == 0) != (works != doctor.No) {
 		t.Errorf("exit code %d, want 0 only if profiling works", r.code)
 	}
-	if got := run(capabilities, "profile", "-q", "-f", "--", workload); (got.code == 0) != (r.code == 0) {
+	if got := run(capabilities, "profile", "--via", "bpf", "-q", "-f", "--", workload); (got.code == 0) != (r.code == 0) {
 		t.Errorf("exit code of the doctor %d, of a profile %d, want both 0 or none: %s", r.code, got.code, got.stderr)
+	}
+	i := slices.IndexFunc(report.Commands, func(v doctor.Verdict) bool { return v.Command == doctor.ProfilePerf })
+	if got := run(capabilities, "profile", "--via", "perf", "-q", "-f", "--", workload); (got.code == 0) != (report.Commands[i].Works != doctor.No) {
+		t.Errorf("%+v, and the exit code of a profile is %d: %s", report.Commands[i], got.code, got.stderr)
 	}
 }
 

@@ -18,12 +18,22 @@ const maxProofs = 16
 
 // Sources returns the texts of the source files of p's functions, by their names in the
 // debug information: the files returned by [Library.Named]. problems has one error for
-// each unreadable file.
+// each unreadable file, those without an absolute path last: they cannot be found on any machine.
 func (l *Library) Sources(p *profile.Profile) (texts map[string]string, problems []error) {
 	named, problems := l.Named(p)
 	texts = map[string]string{}
 	left := maxSources
-	for _, file := range slices.Sorted(maps.Keys(named)) {
+	files := slices.Sorted(maps.Keys(named))
+	slices.SortStableFunc(files, func(a, b string) int {
+		switch {
+		case path.IsAbs(a) == path.IsAbs(b):
+			return 0
+		case path.IsAbs(a):
+			return -1
+		}
+		return 1
+	})
+	for _, file := range files {
 		source, err := readSource(file)
 		if left -= len(source.Text); err == nil && left < 0 {
 			err = fmt.Errorf("%s: more than %d MiB of sources", file, maxSources>>20)
