@@ -137,8 +137,7 @@ int BPF_PROG(target_fork, struct task_struct *child)
 	u64 start = task_start(child);
 	u32 id = task_tgid(child);
 
-	if (task_leads(child) &&
-	    target_owns(task_tgid(parent), process_start(parent)) &&
+	if (task_leads(child) && target_owns(task_tgid(parent), process_start(parent)) &&
 	    bpf_map_update_elem(&target_ids, &id, &start, BPF_ANY))
 		stat_add(STAT_UNTRACKED, 1);
 	return 0;
@@ -153,8 +152,7 @@ int BPF_PROG(target_free, struct task_struct *task)
 {
 	u32 id = task_pid(task);
 
-	if ((target == TARGET_THREADS || task_leads(task)) &&
-	    target_owns(id, task_start(task))) {
+	if ((target == TARGET_THREADS || task_leads(task)) && target_owns(id, task_start(task))) {
 		bpf_map_delete_elem(&target_ids, &id);
 		target_only_start = TARGET_GONE; /* even if target_only is not set yet */
 	}
