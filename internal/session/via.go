@@ -51,6 +51,9 @@ func (o *Options) preparePerf(what source.Subject) error {
 		return usage.Errorf("perf events alone see no kernel code")
 	case o.Times:
 		return usage.Errorf("perf events alone record no times of samples")
+	case len(m.Specs) > 1:
+		// One kind of CPU alone would look like the whole program.
+		return usage.Errorf("perf events alone sample one event, and this machine has a %s for each kind of CPU: choose cpu-clock", m.Specs[0].Name)
 	}
 	if len(m.Specs) == 0 {
 		clock, err := perfevent.ParseEvent("cpu-clock")
@@ -59,7 +62,6 @@ func (o *Options) preparePerf(what source.Subject) error {
 		}
 		m.Specs = []perfevent.Spec{clock}
 	}
-	m.Specs = m.Specs[:1]
 	m.Specs[0].ExcludeKernel = true
 	if err := perfevent.TryUser(m.Specs[0]); err != nil {
 		return doctor.Explain(err, "sample your own processes by perf events alone")
