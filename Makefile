@@ -6,6 +6,9 @@ GO     ?= go
 BUILD  := build
 ARCHES := amd64 arm64
 
+# All targets share compiled packages. Only the race detector needs cgo.
+export CGO_ENABLED := 0
+
 # The version of this build, and the time of its commit, used for all files of a release.
 VERSION           ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null)
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
@@ -35,7 +38,7 @@ build: $(ARCHES:%=build-%) ## Build the static binary for amd64 and arm64 into b
 
 .PHONY: build-%
 build-%:
-	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -E main.start -X main.described=$(VERSION)' \
+	GOOS=linux GOARCH=$* $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -E main.start -X main.described=$(VERSION)' \
 		-o $(BUILD)/fulgur-linux-$* ./cmd/fulgur
 
 .PHONY: dist
@@ -65,10 +68,9 @@ SLOWEST := $(addsuffix /,test/browser internal/branches/stepping test/e2e)
 PACKAGES = $(patsubst fulgur/%,%/,$(shell $(GO) list ./...))
 ordered  = $(addprefix ./,$(filter $(1),$(SLOWEST)) $(filter-out $(SLOWEST),$(filter $(1),$(PACKAGES))))
 
-# golangci-lint runs vet. Without cgo, tests share compiled packages with fulgur and the rig. Debug
-# information that is not compressed is faster to link, and for fulgur to read. The time limit is for
-# tests that hang in spite of their own limits: the longest package takes some minutes, and on a machine
-# with a load of 30 more than ten times as long.
+# golangci-lint runs vet. Debug information that is not compressed is faster to link, and for fulgur
+# to read. The time limit is for tests that hang in spite of their own limits: the longest package takes
+# some minutes, and on a machine with a load of 30 more than ten times as long.
 TEST := $(GO) test -count=1 -vet=off -timeout 1h -ldflags=-compressdwarf=false
 
 .PHONY: test
@@ -77,11 +79,11 @@ test: deps-test ## Run all tests that can run on this machine; fewer without roo
 
 .PHONY: test-measuring test-others
 test-measuring:
-	CGO_ENABLED=0 $(TEST) -p 1 $(call ordered,$(MEASURING))
+	$(TEST) -p 1 $(call ordered,$(MEASURING))
 
 # Their lower priority keeps both CPUs busy to the end: test-measuring takes longest.
 test-others:
-	CGO_ENABLED=0 nice -n 5 $(TEST) $(call ordered,$(filter-out $(MEASURING),$(PACKAGES)))
+	nice -n 5 $(TEST) $(call ordered,$(filter-out $(MEASURING),$(PACKAGES)))
 
 # The commit from which the tested packages differ.
 BASE ?=
@@ -94,7 +96,7 @@ quick: ## Run the unprivileged, fast tests of the packages that differ from BASE
 # for a second at the end of each package.
 .PHONY: test-race
 test-race: deps-test ## Run the unprivileged tests of packages that use concurrency with the race detector
-	GORACE=atexit_sleep_ms=0 $(TEST) -race $(call ordered,$(RACED))
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(TEST) -race $(call ordered,$(RACED))
 
 # Number of NMIs in the test of the branch sampler in the VMs.
 NMIS ?= 100000
@@ -141,7 +143,7 @@ test-vm-arm64: deps-arm64 $(ARM64_C_PROGRAMS) ## Run the privileged tests in VMs
 COLLECTOR := $(BUILD)/bin/collector
 
 $(COLLECTOR): $(addprefix test/collector/,main.go go.mod go.sum)
-	CGO_ENABLED=0 $(GO) -C $(<D) build -o $(CURDIR)/$@ .
+	$(GO) -C $(<D) build -o $(CURDIR)/$@ .
 
 .PHONY: test-collector
 test-collector: deps-test $(COLLECTOR) ## Send profiles to an OpenTelemetry Collector, and compare what it writes
@@ -153,11 +155,11 @@ test-long: test-long-unprivileged test-long-privileged test-long-race test-colle
 
 .PHONY: test-long-unprivileged test-long-privileged test-long-race
 test-long-unprivileged: deps-test deps-symbols
-	FULGUR_TEST_LONG=1 $(GO) test -count=1 -race -timeout 90m $(addprefix ./,$(filter-out $(VM_PACKAGES),$(PACKAGES)))
+	CGO_ENABLED=1 FULGUR_TEST_LONG=1 $(GO) test -count=1 -race -timeout 90m $(addprefix ./,$(filter-out $(VM_PACKAGES),$(PACKAGES)))
 test-long-privileged: deps-test deps-symbols
 	FULGUR_TEST_LONG=1 $(GO) test -count=1 -timeout 90m -p 1 $(addprefix ./,$(VM_PACKAGES))
 test-long-race: deps-test
-	$(GO) test -count=1 -race -timeout 90m -p 1 $(addprefix ./,$(RACED_LONG))
+	CGO_ENABLED=1 $(GO) test -count=1 -race -timeout 90m -p 1 $(addprefix ./,$(RACED_LONG))
 
 .PHONY: test-long-vm test-long-vm-arm64
 test-long-vm test-long-vm-arm64: test-long-%:
