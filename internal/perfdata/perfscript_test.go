@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -124,5 +126,49 @@ func TestTextAgainstData(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Branches on the line of a sample are no part of its only frame.
+func TestTextOfBranches(t *testing.T) {
+	perf := testenv.Tool(t, "perf")
+	data := filepath.Join(t.TempDir(), "perf.data")
+	writeFile(t, data, gunzip(t, "propeller_sample_1.perfdata1"))
+	script := func(fields string) []byte {
+		text, err := testenv.Command(t, perf, "script", "-i", data, "-F", fields).Output()
+		if err != nil {
+			t.Fatalf("perf script -F %s: %v", fields, err)
+		}
+		return text
+	}
+	want := map[uint64]int64{}
+	for _, word := range strings.Fields(string(script("ip"))) {
+		address, err := strconv.ParseUint(word, 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[address]++
+	}
+	for _, kind := range []string{"brstack", "brstacksym", "brstackoff"} {
+		for _, fields := range []string{"ip", "ip,sym", "ip,dso", "ip,sym,dso", "time,ip", "comm,tid,ip,sym", "comm,tid,time,event,ip,sym,dso"} {
+			fields += "," + kind
+			p, format, err := decode.Read(t.Context(), bytes.NewReader(script(fields)), "text")
+			if err != nil || format != decode.PerfScript {
+				t.Errorf("%s: read as %s: %v", fields, format, err)
+				continue
+			}
+			got := map[uint64]int64{}
+			for _, s := range p.Samples {
+				for _, f := range p.AppendFrames(nil, s.Stack) {
+					if name := p.Functions[p.Frames[f].Function].Name; strings.Contains(name, "/") {
+						t.Errorf("%s: got a function %q", fields, name)
+					}
+					got[p.Frames[f].Address] += s.Values[0]
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: addresses (-perf +text):\n%s", fields, diff)
+			}
+		}
 	}
 }

@@ -547,8 +547,8 @@ func inlineAt(address, after string) perfScriptFrame {
 // What may follow the instruction in its line, if the file is not shown.
 var trailers = []string{"\t", " => ", " ABI:", " ilen: ", " insn: ", " 0x"}
 
-// cutTrailing cuts what follows the symbol and the file of an instruction: registers, branches,
-// its bytes, the physical address and sizes of pages.
+// cutTrailing cuts what follows the symbol and the file of an instruction: registers, its bytes, the
+// physical address and sizes of pages.
 func cutTrailing(text string) string {
 	for _, begin := range []string{" (/", " (["} {
 		if i := strings.Index(text, begin); i >= 0 {
@@ -559,9 +559,6 @@ func cutTrailing(text string) string {
 		if i := strings.Index(text, t); i > 0 {
 			text = text[:i]
 		}
-	}
-	if isBranches(text) { // +brstacksym follows without a blank
-		text, _, _ = strings.Cut(text, "+0x")
 	}
 	for end := 0; ; {
 		start, stop := nextWord(text, end)

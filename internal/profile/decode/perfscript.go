@@ -41,7 +41,16 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 			break
 		}
 		unread := s.unread
-		s.line(line)
+		line, hasBranches, err := cutBranches(line)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case !hasBranches || strings.TrimSpace(line) != "":
+			s.line(line)
+		case s.open == nil || len(s.open.frames) == 0:
+			s.unread++ // they follow no call chain
+		}
 		if s.unread == unread && line != "" && line[0] != '#' && s.loose == "" {
 			s.understood++
 		}
@@ -132,6 +141,10 @@ type perfScriptFrame struct {
 
 // isPerfScript reports whether a line is one that perf script writes, and no other tool.
 func isPerfScript(line string) bool {
+	line, found, err := cutBranches(line)
+	if found && (err != nil || strings.TrimSpace(line) == "") {
+		return true
+	}
 	switch {
 	case strings.HasPrefix(line, "PERF_RECORD_"):
 		return true
@@ -442,8 +455,7 @@ func (s *scriptReader) part(line, text string) bool {
 // begin of the lines that perf writes after the frames of a sample.
 var partPrefixes = []string{"ABI:", "ilen:", "insn:", "IPC:", "metric:", "mismatch of LBR data and executable", "... not reaching sample ..."}
 
-// isPart reports whether a line of a sample shows registers, branches, instructions, addresses or
-// source code.
+// isPart reports whether a line of a sample shows registers, instructions, addresses or source code.
 func isPart(line, text string) bool {
 	for _, p := range partPrefixes {
 		if strings.HasPrefix(text, p) {
@@ -452,8 +464,6 @@ func isPart(line, text string) bool {
 	}
 	word, rest, _ := strings.Cut(text, " ")
 	switch {
-	case strings.HasPrefix(word, "0x") && strings.Contains(word, "/"), isBranches(text):
-		return true
 	case strings.Contains(word, ":0x"): // registers
 		return true
 	case text[0] == '|': // source code
@@ -481,20 +491,6 @@ func isPageSize(word string) bool {
 	}
 	n := len(word) - 1
 	return n > 0 && strings.IndexByte("BKMGTPE", word[n]) >= 0 && isDigits(word[:n], decimalDigits)
-}
-
-// isBranches reports whether a line shows branches as +brstack or +brstacksym does:
-// FROM/TO/PREDICTED/IN_TX/ABORT/CYCLES…
-func isBranches(text string) bool {
-	for _, mark := range []string{"/P/", "/M/", "/-/", "/PN/", "/MN/"} {
-		if i := strings.Index(text, mark); i > 0 {
-			flags := text[i+len(mark):]
-			if len(flags) > 3 && flags[1] == '/' && flags[3] == '/' && strings.IndexByte("X-", flags[0]) >= 0 && strings.IndexByte("A-", flags[2]) >= 0 {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // end ends the sample that is being read.

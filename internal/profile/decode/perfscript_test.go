@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -327,6 +328,8 @@ func TestPerfScriptCases(t *testing.T) {
 		"unknown":       {"              sh 15487/15487      7f06c3149b70 _start\n              sh 15487/15487      7f06c3149b90 [unknown]\n", "sh;;;sh;_start", 0, 0},
 		"-L":            {"      sh 18326   0 32390.859849:    2000000 cpu-clock: \n\t            1243 work (/x)\n\nmy prog   123/123    12   123.859849:    2000000 cpu-clock: \n\t            1243 work (/x)\n\n", "my prog;work;;sh;work", 0, 0},
 		"-L, no time":   {"      sh 18326   3 cpu-clock: \n\t            1243 work (/x)\n\n      sh 18326   3    2000000 cpu-clock: \n\t            1243 work (/x)\n\n", "sh;work", 0, 0},
+		"branches":      {"a 1 1.500000: 5 cycles: \n\t            1243 work (/x)\nmain+0x10/leaf+0x0/P/-/-/3/  main+0x10/f(int, int)+0x0/P/-/-/3/ \n\na 1 1.500000: 5 cycles: \n\t            1243 leaf (/x)\n 0x1136/0x1120/M/X/A/3/CALL/- \n\n", "a;leaf;;a;work", 0, 0},
+		"after a file":  {"             1243 work (/x)main+0x10/work+0x0/P/-/-/3/ \n             1243 (/x (deleted)) 0x1136(/x (deleted))/0x1120(/x (deleted))/PN/-/-/0 \n", ";;work", 0, 0},
 		"assembly":      {"a 1 1.500000: 5 cycles: \n\t            1243 work (/x)\n\t\tadd $0x8,%rsp\n", "a;work", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -343,6 +346,20 @@ func TestPerfScriptCases(t *testing.T) {
 				t.Errorf("got %d samples and %d lines lost, want %d and %d", p.Losses[profile.LossSamples], p.Losses[profile.LossUnread], c.lost, c.lines)
 			}
 		})
+	}
+}
+
+// Names that cannot be told apart are no names.
+func TestPerfScriptGluedBranches(t *testing.T) {
+	for _, text := range []string{
+		"             1243main+0x10/work+0x0/P/-/-/3/ \n",
+		"             1243 workmain+0x10/work+0x0/P/-/-/3/ \n",
+		"a 1 1.500000:             1243 workmain+0x10/work+0x0/P/-/-/3/ \n",
+		"1.500000:             1243 work+0x3main+0x10/work+0x0/P/-/-/3/ \n",
+	} {
+		if _, _, err := Read(t.Context(), strings.NewReader(text), ""); !errors.Is(err, errGluedBranches) {
+			t.Errorf("%q: got error %v, want %v", text, err, errGluedBranches)
+		}
 	}
 }
 
