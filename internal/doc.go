@@ -12,18 +12,18 @@
 //	runtimes   language runtimes: finding them in processes, names and lines of their functions
 //	bolt       branch records, counted by file, and the format of llvm-bolt
 //	profile    the model of a profile; its encoders and decoders
-//	perfdata   files of perf: branches for package bolt, and call chains as a profile
+//	perfdata   perf.data: branches for area bolt, and call chains as a profile
 //	containers the container, pod and unit of each process
 //	doctor     fulgur's requirements on the machine
 //	capture    the sources of samples, from the kernel's events to named stacks
-//	ui         pages, the terminal, manual pages
+//	ui         pages, the terminal, completion, manual pages
 //	export     profiles on their way to a back end
 //	session    a run from its flags to its result
 //	branches   recorded branches, and profiles for compilers from them
-//	offline    profiles of files: read, named, compared, converted
+//	offline    profiles in files: read, named, compared, converted
 //	agent      continuous profiling for a back end
 //
-// Other areas and commands import only package branches from its area, not the packages in its folder.
+// Other areas and commands import only the package branches itself, not the packages in its folder.
 //
 // The sources of the kernel side are in fulgur/bpf, and the commands in fulgur/cmd/fulgur, which
 // imports all areas.
