@@ -1,7 +1,7 @@
-// Idle measures the CPU time of a short profile of the whole machine, while processes sleep that map large
-// libraries: what fulgur prepares for processes that never run is wasted.
+// Idle measures the CPU time of a short profile of the whole machine while idle processes map large libraries.
+// What fulgur prepares for processes that never run is wasted.
 //
-// Several -fulgur compare versions, which take turns. It needs root and python3. Usage, at the root of the
+// Several -fulgur flags compare versions, which take turns. It needs root and python3. Usage, at the root of the
 // repository:
 //
 //	go run ./bench/idle [-fulgur PATH]... [-processes 10] [-libraries 6] [-rounds 11]
@@ -28,13 +28,13 @@ func main() { program.Main("bench/idle", run) }
 func run(ctx context.Context, args []string) (err error) {
 	var versions []string
 	f := flag.NewFlagSet("idle", flag.ContinueOnError)
-	f.Func("fulgur", "path of a fulgur; built from the tree if there is none", func(path string) error {
+	f.Func("fulgur", "path of a fulgur binary (default: built from the tree)", func(path string) error {
 		versions = append(versions, path)
 		return nil
 	})
 	processes := f.Int("processes", 10, "number of processes")
-	each := f.Int("libraries", 6, "number of libraries that each process maps, of the largest ones")
-	rounds := f.Int("rounds", 11, "number of profiles by each version")
+	each := f.Int("libraries", 6, "number of libraries that each process maps, the largest ones first")
+	rounds := f.Int("rounds", 11, "number of profiles with each version")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string) (err error) {
 			used[i] = append(used[i], seconds)
 		}
 	}
-	fmt.Println("| fulgur | CPU s | CPU time by that of the first, in each round |")
+	fmt.Println("| fulgur | CPU s | CPU time divided by that of the first, in each round |")
 	fmt.Println("|---|---:|---:|")
 	for i, version := range versions {
 		ratios := make([]float64, *rounds)
@@ -107,7 +107,7 @@ func largest(n int) ([]string, error) {
 	return files[:min(n, len(files))], nil
 }
 
-// sleeps is the program of a process that maps files as code and says when it sleeps.
+// sleeps is a Python program that maps files as code, prints a line, and sleeps.
 const sleeps = `
 import mmap, sys, time
 code = []

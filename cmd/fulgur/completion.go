@@ -15,7 +15,7 @@ type completionCommand struct {
 // Help returns the text of fulgur completion --help besides the arguments.
 func (*completionCommand) Help() string {
 	return `The script completes commands, flags and their values, processes, names of events, and the
-command after "--". It asks fulgur itself, so it fits every version. Completing tracepoints
+command after "--". It gets these words from fulgur itself, so it fits every version. Completing tracepoints
 needs root. Packages of fulgur install it.
 
 Examples:

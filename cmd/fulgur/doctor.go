@@ -21,8 +21,8 @@ func (*doctorCommand) Help() string {
 	return `Checks the machine and fulgur's privileges. To try features of the kernel, it loads and
 attaches BPF programs that do nothing. For each command, it shows whether the command works,
 which data will be missing, and how to fix this. Run it as you will run fulgur: with sudo, or
-as the user with the capabilities. The exit code is 0 if fulgur profile of the whole machine
-works, else 1.
+as the user with the capabilities. The exit code is 0 if fulgur profile can measure the whole
+machine, else 1.
 
 Examples:
 

@@ -617,7 +617,7 @@ func TestReport(t *testing.T) {
 		"escapes":        {1, errors.Join(errors.New("/tmp/\x1b]0;x\a"), errors.New("more")), 1, "fulgur: /tmp/\\x1b]0;x\\a; more\n"},
 		"usage":          {1, fmt.Errorf("%w: no sense", usage.Err), 2, "fulgur: usage: no sense\nSee fulgur profile --help.\n"},
 		"no command":     {1, fmt.Errorf("launch: %w", notFound), 127, "fulgur: launch: no-such-command: command not found\n"},
-		"no branches":    {1, fmt.Errorf("sample branches: %w", branches.ErrNoHardware), 1, "fulgur: sample branches: no branch recording hardware\nRun fulgur doctor to see what works on this machine.\n"},
+		"no branches":    {1, fmt.Errorf("sampling branches: %w", branches.ErrNoHardware), 1, "fulgur: sampling branches: no branch recording hardware\nRun fulgur doctor to see what works on this machine.\n"},
 		"a thread":       {1, target.ThreadError{TID: 8, PID: 7}, 1, "fulgur: 8 is a thread of process 7, not a process: profile its process with -p 7, or only the thread with fulgur profile -L 8\n"},
 		"reader left":    {1, &os.PathError{Op: "write", Path: "/dev/fd/63", Err: syscall.EPIPE}, 1, ""},
 	}

@@ -13,7 +13,7 @@ type Entry struct {
 
 // Sample holds branches of a thread that were recorded together.
 type Sample struct {
-	// PID is the process in our pid namespace, and TID the thread, 0 if it is unknown.
+	// PID is the process in our PID namespace, and TID the thread, 0 if it is unknown.
 	PID, TID int
 	// Time is when they were recorded, in nanoseconds of CLOCK_MONOTONIC.
 	Time uint64

@@ -76,7 +76,7 @@ func TestChooseOtherKernel(t *testing.T) {
 	}
 	bs := &binaries{collector: bolt.NewCollector(bolt.Options{})}
 	err := bs.chooseKernel(t.Context(), &Options{ProfileOptions: ProfileOptions{Binary: vmlinux, Kernel: true, Samples: "text"}})
-	if err = errors.Join(err, bs.close()); err == nil || !strings.Contains(err.Error(), "is another kernel than the running one") {
+	if err = errors.Join(err, bs.close()); err == nil || !strings.Contains(err.Error(), "is not the running kernel") {
 		t.Errorf("got %v, want an error about another kernel", err)
 	}
 }

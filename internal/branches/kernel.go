@@ -86,7 +86,7 @@ func (bs *binaries) chooseKernel(ctx context.Context, o *Options) error {
 		return err
 	}
 	if bs.only.BuildID != id {
-		return fmt.Errorf("%s is another kernel than the running one: its build ID is %s, not %s", plain.Terminal(path), plain.Terminal(bs.only.BuildID), id)
+		return fmt.Errorf("%s is not the running kernel: its build ID is %s, not %s", plain.Terminal(path), plain.Terminal(bs.only.BuildID), id)
 	}
 	text, err := symbolize.KernelText(symbolize.Kallsyms)
 	if err != nil {

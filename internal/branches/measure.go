@@ -174,7 +174,7 @@ func (j *job) Prepare(ctx context.Context) (err error) {
 		j.recorder, err = o.chooseRecorder(o.Stderr)
 	}
 	if err != nil {
-		return doctor.Explain(err, "sample branches")
+		return doctor.Explain(err, "sampling branches")
 	}
 	path := o.Output
 	if o.Optimize != "" {
@@ -290,7 +290,7 @@ func (j *job) attach(bs *binaries) (measurement, error) {
 		return &basicRun{options: j.options, sampling: j.basic, binaries: bs}, nil
 	}
 	r, err := attachBranches(j.options, j.recorder, bs)
-	return r, doctor.Explain(err, "sample "+j.options.Target.String())
+	return r, doctor.Explain(err, "sampling "+j.options.Target.String())
 }
 
 // finish writes the profiles, optimizes, and prints the summary.

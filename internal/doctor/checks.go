@@ -61,7 +61,7 @@ var grounds = []check{
 		}},
 	},
 	{
-		id: "pid_namespace", group: groupProcess, title: "pid namespace",
+		id: "pid_namespace", group: groupProcess, title: "PID namespace",
 		value: either(inPIDNamespace, "not the host's: only its processes are measured", "the host's"),
 	},
 	{
@@ -69,7 +69,7 @@ var grounds = []check{
 		value: func(f *Facts) string {
 			switch {
 			case f.ForeignProc:
-				return "not mounted, or of another pid namespace"
+				return "not mounted, or of another PID namespace"
 			case f.HidePID:
 				return "hides other users' processes"
 			}
@@ -78,7 +78,7 @@ var grounds = []check{
 		faults: []fault{
 			{
 				when:   func(f *Facts) bool { return f.ForeignProc },
-				what:   always("/proc is not mounted, or belongs to another pid namespace"),
+				what:   always("/proc is not mounted, or belongs to another PID namespace"),
 				stops:  Commands,
 				remedy: paste("sudo mount -t proc none /proc"),
 			},

@@ -15,7 +15,7 @@ import (
 
 // Error reports why an operation cannot work, and the remedy.
 type Error struct {
-	// Doing is the operation, such as "load BPF programs".
+	// Doing is the operation, such as "loading BPF programs".
 	Doing string
 	// Problems are the causes. There are several only if capabilities are missing,
 	// because one remedy grants all of them.
@@ -117,7 +117,7 @@ func (p *Problem) warning() string {
 
 // Explain adds the likely cause and its remedy to err if it is EPERM or EACCES, as
 // an [*Error]. It wraps any other error with doing, the operation that failed, such
-// as "load BPF programs". needed are the capabilities that the operation needs; none
+// as "loading BPF programs". needed are the capabilities that the operation needs; none
 // means the capabilities for bpf() and perf_event_open(). Explain returns nil if err
 // is nil.
 func Explain(err error, doing string, needed ...capability.Capability) error {

@@ -24,37 +24,37 @@ func TestExplain(t *testing.T) {
 	}{
 		"capabilities": {
 			machine: "a user", err: refused,
-			want: "load BPF programs needs CAP_BPF and CAP_PERFMON: run fulgur with sudo, or run once: sudo setcap cap_bpf,",
+			want: "loading BPF programs needs CAP_BPF and CAP_PERFMON: run fulgur with sudo, or run once: sudo setcap cap_bpf,",
 		},
 		"one of them": {
 			machine: "CAP_BPF", err: refused,
-			want: "load BPF programs needs CAP_PERFMON: ",
+			want: "loading BPF programs needs CAP_PERFMON: ",
 		},
 		"another one": {
 			machine: "CAP_BPF", err: syscall.EACCES, needed: []capability.Capability{capability.SysPtrace},
-			want: "load BPF programs needs CAP_SYS_PTRACE: ",
+			want: "loading BPF programs needs CAP_SYS_PTRACE: ",
 		},
 		"tracing is forbidden": {
 			machine: "yama, nobody", err: syscall.EPERM, needed: []capability.Capability{capability.SysPtrace},
-			want: "load BPF programs: sysctl kernel.yama.ptrace_scope is 3, which forbids ptrace",
+			want: "loading BPF programs: sysctl kernel.yama.ptrace_scope is 3, which forbids ptrace",
 		},
 		"before CAP_BPF": {
 			machine: "before CAP_BPF", err: refused,
-			want: "load BPF programs needs CAP_SYS_ADMIN: run fulgur with sudo, or run once: sudo setcap cap_sys_admin,",
+			want: "loading BPF programs needs CAP_SYS_ADMIN: run fulgur with sudo, or run once: sudo setcap cap_sys_admin,",
 		},
-		"user namespace":    {machine: "a rootless container", err: refused, want: "load BPF programs: fulgur runs in a user namespace"},
+		"user namespace":    {machine: "a rootless container", err: refused, want: "loading BPF programs: fulgur runs in a user namespace"},
 		"bounding set":      {machine: "a container", err: refused, want: "needs CAP_BPF and CAP_PERFMON: neither sudo nor setcap helps here"},
 		"lockdown":          {machine: "confidentiality", err: refused, want: "locked down in confidentiality mode"},
 		"paranoia":          {machine: "Debian's paranoia", err: refused, want: "kernel.perf_event_paranoid is 3; above 2, kernels of Debian and Ubuntu require CAP_SYS_ADMIN: run fulgur with sudo, or: sudo sysctl kernel.perf_event_paranoid=2"},
 		"paranoia, service": {machine: "Debian's paranoia, a service", err: refused, want: "require CAP_SYS_ADMIN: add it to the capabilities of the systemd service (CapabilityBoundingSet=, AmbientCapabilities=) or of the container, or: sudo sysctl kernel.perf_event_paranoid=2"},
 		"above paranoia":    {machine: "Ubuntu's paranoia, root", err: refused, want: "refused (program on_sample: operation not permitted (MEMLOCK may be too low)) although CAP_BPF and CAP_PERFMON are in effect: a security module"},
 		"security module":   {machine: "a security module", err: refused, want: "a security module may confine fulgur (its label is \"system_u:system_r:container_t:s0\")"},
-		"locked memory":     {machine: "CAP_BPF and CAP_PERFMON", err: fmt.Errorf("map: %w: %w", syscall.EPERM, perfevent.ErrLockedMemory), want: "load BPF programs: map: operation not permitted: more memory than may be locked: raise"},
-		"no refusal":        {machine: "a user", err: syscall.EINVAL, want: "load BPF programs: invalid argument"},
+		"locked memory":     {machine: "CAP_BPF and CAP_PERFMON", err: fmt.Errorf("map: %w: %w", syscall.EPERM, perfevent.ErrLockedMemory), want: "loading BPF programs: map: operation not permitted: more memory than may be locked: raise"},
+		"no refusal":        {machine: "a user", err: syscall.EINVAL, want: "loading BPF programs: invalid argument"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := machine(test.machine).explain(test.err, "load BPF programs", test.needed...)
+			err := machine(test.machine).explain(test.err, "loading BPF programs", test.needed...)
 			if !errors.Is(err, test.err) {
 				t.Errorf("got %v, want it to wrap %v", err, test.err)
 			}
@@ -77,7 +77,7 @@ func TestExplainLent(t *testing.T) {
 	f := machine("Ubuntu's paranoia, root")
 	f.Lent = capability.SetOf(capability.DACReadSearch)
 	const want = "run fulgur with sudo: the capabilities of its file are not enough"
-	if err := f.explain(syscall.EACCES, "load BPF programs"); !strings.HasSuffix(err.Error(), want) {
+	if err := f.explain(syscall.EACCES, "loading BPF programs"); !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %q, want it to end with %q", err, want)
 	}
 	f.Tried = map[Probe]Outcome{ProbeUprobe: {Err: syscall.EACCES}}
@@ -131,7 +131,7 @@ func TestPreflightDropped(t *testing.T) {
 	}
 }
 
-// Capabilities of a user namespace do not count, and a pid namespace needs its own /proc.
+// Capabilities of a user namespace do not count, and a PID namespace needs its own /proc.
 func TestPreflightNamespaces(t *testing.T) {
 	tests := map[string]struct {
 		options []string
@@ -139,7 +139,7 @@ func TestPreflightNamespaces(t *testing.T) {
 	}{
 		"user":                 {[]string{"--user", "--map-root-user"}, "profiling: fulgur runs in a user namespace"},
 		"pid":                  {[]string{"--pid", "--fork", "--mount-proc"}, "<nil>"},
-		"pid, machine's /proc": {[]string{"--pid", "--fork"}, "profiling: /proc is not mounted, or belongs to another pid namespace"},
+		"pid, machine's /proc": {[]string{"--pid", "--fork"}, "profiling: /proc is not mounted, or belongs to another PID namespace"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

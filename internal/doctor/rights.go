@@ -31,8 +31,8 @@ type Rights struct {
 	// UserNamespace is set outside the initial user namespace, where capabilities do not
 	// apply to the machine.
 	UserNamespace bool
-	// PIDNamespace is set outside the initial pid namespace, where only the namespace's
-	// processes are measured. ForeignProc is set if /proc belongs to another pid namespace than
+	// PIDNamespace is set outside the initial PID namespace, where only the namespace's
+	// processes are measured. ForeignProc is set if /proc belongs to another PID namespace than
 	// ours: the process IDs in it are not the ones that BPF programs use.
 	PIDNamespace, ForeignProc bool
 	// Seccomp is set if a seccomp filter checks our system calls.

@@ -266,7 +266,7 @@ func readID(b []byte) uint64 {
 func (c *chains) count(t taken) error {
 	s, a := t.Sample, t.event
 	if s.Time > maxTime || s.Period > maxTime {
-		return c.omit(c.file.errorf(t.offset, "sample at time %d that stands for %d events: no clock and no counter goes as far", s.Time, s.Period))
+		return c.omit(c.file.errorf(t.offset, "sample at time %d with period %d: beyond any clock and counter", s.Time, s.Period))
 	}
 	comm := c.names.at(int32(s.TID), s.Time)
 	at := profile.Sample{CPU: -1, Task: c.out.Task(profile.Task{PID: s.PID, Comm: comm})}

@@ -313,7 +313,7 @@ func TestReadCallChainsErrors(t *testing.T) {
 	short.chain(1, 1, modeUser, 1)
 	binary.NativeEndian.PutUint64(short.records[0][headerSize+32:], 5)
 	for want, b := range map[string]*builder{
-		"no samples": empty, "sample cut short": cut, "no kernel takes": long, "cut short": short,
+		"no samples": empty, "sample cut short": cut, "than any kernel records": long, "cut short": short,
 	} {
 		data := b.file(b.plain())
 		_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{})

@@ -141,7 +141,7 @@ func (c *chains) deferredChain(rec record) error {
 	key := deferral{tid: int32(id.U32()), cookie: f.U64()}
 	n := f.U64()
 	if n > perfevent.MaxChain {
-		return c.omit(c.file.errorf(rec.offset, "call chain that no kernel takes"))
+		return c.omit(c.file.errorf(rec.offset, "call chain longer than any kernel records"))
 	}
 	chain := f.Take(8 * n)
 	if f.Short || id.Short {

@@ -110,7 +110,7 @@ func (t *Table) Apply(r perfevent.Record) {
 		}
 	case perfevent.Fork:
 		switch i := t.images[r.PID]; {
-		case r.PID <= 0: // outside our pid namespace
+		case r.PID <= 0: // outside our PID namespace
 		case r.PID != r.PPID:
 			t.push(r.PID, t.image(r.PPID).fork(r.PPID, r.Time))
 		case i != nil:

@@ -191,7 +191,8 @@ func (s Stack) words() (a, b uint64) { return uint64(s.Parent)<<32 | uint64(s.Fr
 // Task is a thread, or a process in profiles not by thread, with the labels of its code. A thread
 // with changing labels is several tasks.
 type Task struct {
-	// PID is the process (thread group) ID in the initial pid namespace.
+	// PID is the process (thread group) ID in fulgur's PID namespace, or as the
+	// input has it.
 	PID int
 	// TID is the thread ID, or 0 in profiles not by thread.
 	TID int

@@ -86,8 +86,8 @@ type Options struct {
 	// the interpreter's own file.
 	Interpreters string
 
-	// Via selects by what to sample: "bpf" by BPF programs, "perf" by perf events alone, which see only user code of
-	// the user's own processes, "auto" or empty by the first that is possible.
+	// Via selects how to sample: "bpf" by BPF programs, "perf" by perf events alone, which see only user code of
+	// the user's own processes, "auto" or empty by the first of these that is possible.
 	Via string
 
 	// RingSize is the ring buffer's size in bytes, CountEntries the size of

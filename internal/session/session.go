@@ -96,7 +96,7 @@ func (j *job) Prepare(ctx context.Context) (err error) {
 func (j *job) Measure(ctx context.Context, launched *target.Launched) (err error) {
 	r, err := newRun(j.subject, j.options, j.finder)
 	if err != nil {
-		return doctor.Explain(err, "measure "+j.options.Target.String())
+		return doctor.Explain(err, "measuring "+j.options.Target.String())
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	j.connect(r)

@@ -53,7 +53,7 @@ func (s *UserSampling) Sample(ctx context.Context, t target.Target, launched *ta
 	s.options.Target = t
 	r, err := newRun(s.what, s.options, nil)
 	if err != nil {
-		return doctor.Explain(err, "sample "+t.String())
+		return doctor.Explain(err, "sampling "+t.String())
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.sample(ctx, launched); err != nil {

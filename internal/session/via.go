@@ -20,7 +20,7 @@ const (
 	viaPerf = "perf"
 )
 
-// chooseVia decides by what to sample: by BPF programs if fulgur may load them, and otherwise by perf events alone if they
+// chooseVia decides how to sample: by BPF programs if fulgur may load them, and otherwise by perf events alone if they
 // can sample the subject.
 func (o *Options) chooseVia(what source.Subject) error {
 	if o.Via == viaPerf {
@@ -35,16 +35,16 @@ func (o *Options) chooseVia(what source.Subject) error {
 	return nil
 }
 
-// preparePerf checks whether perf events alone can sample a subject, by opening the event on this thread, and makes
-// them the subject's.
+// preparePerf checks whether perf events alone can sample a subject, by opening its event on this thread. The subject
+// then has this event, for user code only.
 func (o *Options) preparePerf(what source.Subject) error {
 	m := onCPU(what)
 	_, stream := what.(streamed)
 	switch {
 	case stream:
-		return usage.Errorf("perf events alone count samples, and do not write each one")
+		return usage.Errorf("perf events alone count samples; they cannot stream them")
 	case m == nil || m.Idle:
-		return usage.Errorf("perf events alone measure only the CPU time of programs")
+		return usage.Errorf("perf events alone measure neither off-CPU time nor idle CPUs")
 	case o.Target.Scope == target.System || o.Target.Scope == target.Cgroup:
 		return usage.Errorf("perf events alone measure only your own processes: choose some with %s, or give a command", usage.Process)
 	case o.KernelOnly:
@@ -53,7 +53,7 @@ func (o *Options) preparePerf(what source.Subject) error {
 		return usage.Errorf("perf events alone record no times of samples")
 	case len(m.Specs) > 1:
 		// One kind of CPU alone would look like the whole program.
-		return usage.Errorf("perf events alone sample one event, and this machine has a %s for each kind of CPU: choose cpu-clock", m.Specs[0].Name)
+		return usage.Errorf("perf events alone sample one event, but %s is a separate event on each kind of CPU here: choose cpu-clock", m.Specs[0].Name)
 	}
 	if len(m.Specs) == 0 {
 		clock, err := perfevent.ParseEvent("cpu-clock")
@@ -64,7 +64,7 @@ func (o *Options) preparePerf(what source.Subject) error {
 	}
 	m.Specs[0].ExcludeKernel = true
 	if err := perfevent.TryUser(m.Specs[0]); err != nil {
-		return doctor.Explain(err, "sample your own processes by perf events alone")
+		return doctor.Explain(err, "sampling your own processes by perf events alone")
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ func onCPU(what source.Subject) *oncpu.Subject {
 	return nil
 }
 
-// loadPerf opens the perf events of the subject. They report the changes of the processes that they sample.
+// loadPerf opens the perf events of the subject. They also report mappings, forks and execs of the sampled processes.
 func (r *run) loadPerf() error {
 	o, m := r.options, onCPU(r.subject)
 	s, err := perfring.Open(perfring.Options{
@@ -91,9 +91,9 @@ func (r *run) loadPerf() error {
 	if err != nil {
 		return err
 	}
-	o.warn("samples user code only, by perf events: without CAP_BPF and CAP_PERFMON, the kernel's is invisible")
+	o.warn("samples user code only, by perf events: for kernel code, BPF programs need CAP_BPF and CAP_PERFMON")
 	if _, ok := r.subject.Times(); ok && o.hasTimes() {
-		o.warn("the output has no times of samples, which perf events alone do not record")
+		o.warn("the output has no times of samples, since perf events alone record none")
 	}
 	r.tracker.ListenTo(s, o.Target.PIDs)
 	s.Track(r.tracker.Processes)
@@ -108,7 +108,7 @@ func (r *run) unsampledLines() (lines []string) {
 		Unsampled() (all, unsampled time.Duration)
 	}) error {
 		if all, unsampled := s.Unsampled(); onCPU(r.subject).Specs[0].IsTime() && unsampled > 0 {
-			lines = append(lines, fmt.Sprintf("without CAP_BPF: user code only; %.2f s of %.2f s of CPU time, in the kernel, was not sampled", unsampled.Seconds(), all.Seconds()))
+			lines = append(lines, fmt.Sprintf("user code only: %.2f s of %.2f s of CPU time was in the kernel, and not sampled", unsampled.Seconds(), all.Seconds()))
 		}
 		return nil
 	})

@@ -195,7 +195,7 @@ func TestReducedCapabilities(t *testing.T) {
 	t.Run("enough", func(t *testing.T) {
 		unlimitLocked(t)
 		r := run(t, unix.CAP_BPF, unix.CAP_PERFMON)
-		if r.code == 1 && strings.Contains(r.stderr, "\nfulgur: choose an event: sysctl kernel.perf_event_paranoid is 3; ") {
+		if r.code == 1 && strings.Contains(r.stderr, "\nfulgur: choosing an event: sysctl kernel.perf_event_paranoid is 3; ") {
 			testenv.VM(t) // to follow the advice
 			if err := os.WriteFile("/proc/sys/kernel/perf_event_paranoid", []byte("2"), 0); err != nil {
 				t.Fatal(err)

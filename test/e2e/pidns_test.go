@@ -74,7 +74,7 @@ func TestPIDNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := finish(t, cmd)
-	if r.code != 0 || !strings.Contains(r.stderr, "(whole pid namespace, ") {
+	if r.code != 0 || !strings.Contains(r.stderr, "(whole PID namespace, ") {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	tasks := map[string]int{}

@@ -88,7 +88,7 @@ func (m *Subject) Choose() error {
 	}
 	specs, err := perfevent.DefaultEvents()
 	if err != nil {
-		return doctor.Explain(err, "choose an event")
+		return doctor.Explain(err, "choosing an event")
 	}
 	m.Specs = specs
 	return m.checkClock(specs[0])

@@ -93,7 +93,7 @@ func TestCheck(t *testing.T) {
 func TestCheckKernelThread(t *testing.T) {
 	const kthreadd = 2
 	if s, err := procfs.Process(kthreadd).Stat(); err != nil || !s.KernelThread {
-		testenv.Skip(t, "needs the initial pid namespace: pid 2 is not a kernel thread")
+		testenv.Skip(t, "needs the initial PID namespace: pid 2 is not a kernel thread")
 	}
 	for _, target := range []Target{{PIDs: []int{kthreadd}}, {TIDs: []int{kthreadd}}} {
 		if err := Check(target); !errors.Is(err, ErrKernelThread) {

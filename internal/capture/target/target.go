@@ -61,7 +61,7 @@ func (t Target) String() string {
 	case System:
 		s = "whole system"
 		if bpf.InPIDNamespace() {
-			s = "whole pid namespace" // the processes outside are not measured
+			s = "whole PID namespace" // the processes outside are not measured
 		}
 	case Processes:
 		s = list("pid", t.PIDs)

@@ -53,7 +53,7 @@ func (l *Tracker) HandleRecord(r perfevent.Record) {
 	switch r := r.(type) {
 	case perfevent.Fork:
 		if r.PID <= 0 || r.TID <= 0 {
-			return // outside of our pid namespace
+			return // outside of our PID namespace
 		}
 		var names []profile.Name
 		if parent := l.newest(r.PPID, r.PTID, at); parent != nil {
@@ -104,7 +104,7 @@ func (l *Tracker) HandleRecord(r perfevent.Record) {
 }
 
 // newest returns the life of a record's thread, nil if the thread is outside of our
-// pid namespace.
+// PID namespace.
 func (l *Tracker) newest(pid, tid int, at int64) *life {
 	if pid <= 0 || tid <= 0 {
 		return nil

@@ -91,7 +91,7 @@ const (
 const (
 	// MaxBranches is more than any hardware records: the largest buffers have 64 branches.
 	MaxBranches = 1024
-	// MaxChain is more than any kernel takes: its limit, a sysctl, is 127 by default.
+	// MaxChain is more than any kernel records: its limit, a sysctl, is 127 by default.
 	MaxChain = 1 << 14
 
 	branchSize = 24 // struct perf_branch_entry
@@ -100,7 +100,7 @@ const (
 // Errors of [Layout.ParseSample].
 var (
 	errShort    = errors.New("sample cut short")
-	errChain    = errors.New("sample with a call chain that no kernel takes")
+	errChain    = errors.New("sample with a call chain longer than any kernel records")
 	errBranches = errors.New("sample with more branches than any hardware records")
 )
 

@@ -202,7 +202,7 @@ func taskTime(body []byte, s Stamp) Stamp {
 func u32(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
 func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
 
-// pid reads a process or thread ID. It is -1 for a task outside our pid namespace.
+// pid reads a process or thread ID. It is -1 for a task outside our PID namespace.
 func pid(b []byte, at int) int { return int(int32(u32(b, at))) }
 
 // cstring returns the text before the first NUL of b.

@@ -61,7 +61,7 @@ var records = []struct {
 		Fork{Stamp{stamp}, 20, 10, 20, 11},
 	},
 	{
-		"exit of a task outside of the pid namespace",
+		"exit of a task outside of the PID namespace",
 		encode(unix.PERF_RECORD_EXIT, 0, ^uint32(0), uint32(0), ^uint32(0), uint32(0), uint64(99), stamp),
 		Exit{Stamp{stamp}, -1, 0, -1, 0},
 	},

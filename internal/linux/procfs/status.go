@@ -13,8 +13,8 @@ type Status struct {
 	// TGID is the ID of the process. TracerPID is the ID of the thread that traces the
 	// task, or 0.
 	TGID, TracerPID int
-	// NSPID is the task's ID in its own pid namespace, 0 if the kernel was built
-	// without pid namespaces.
+	// NSPID is the task's ID in its own PID namespace, 0 if the kernel was built
+	// without PID namespaces.
 	NSPID int
 	// UIDs are the real, effective, saved and file system user IDs.
 	UIDs [4]uint32

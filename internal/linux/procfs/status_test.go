@@ -25,7 +25,7 @@ func TestParseStatus(t *testing.T) {
 			lines: "voluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t45\n",
 			want:  with(func(s *Status) { s.Switches = 195 }),
 		},
-		"pid namespace": {lines: "NSpid:\t100\t20\t7\n", want: with(func(s *Status) { s.NSPID = 7 })},
+		"PID namespace": {lines: "NSpid:\t100\t20\t7\n", want: with(func(s *Status) { s.NSPID = 7 })},
 		"memory": {
 			lines: "VmPeak:\t 99 kB\nVmHWM:\t   17432 kB\nVmRSS:\t 9 kB\n",
 			want:  with(func(s *Status) { s.PeakResident, s.Resident = 17432<<10, 9<<10 }),

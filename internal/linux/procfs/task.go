@@ -15,7 +15,7 @@ import (
 // Task is the directory of a process or a thread below /proc.
 type Task string
 
-// Self is this process. It exists even where /proc belongs to another pid namespace.
+// Self is this process. It exists even where /proc belongs to another PID namespace.
 const Self Task = "/proc/self"
 
 // Process returns the directory of process id, or of the thread with that number: /proc
