@@ -294,7 +294,7 @@ func testLoad(t *testing.T, objects io.Closer, program **ebpf.Program, load func
 // program. Verification is most of the time that fulgur takes to start. Before Linux 6.5, a
 // scalar that differs between two paths to the same code can multiply it: see unwind_loop()
 // and class_of(). Linux 6.1 needs the most, up to 55 092: 4600 of them plan and send snapshots.
-// The IDs of a PID namespace take more, up to 57 965 in all.
+// With the IDs of a PID namespace, it is up to 57 965.
 const (
 	maxVerified        = 56_000
 	maxVerifiedInPIDNS = 59_000

@@ -6,7 +6,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// The verifier accepts all programs in a PID namespace, where they read IDs in another way.
+// The verifier accepts all programs in a PID namespace, where they read IDs differently.
 func TestLoadInPIDNamespace(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.InPIDNamespace(t, "^TestLoad(Sources|Count|Latency|Locks|Alloc)$")

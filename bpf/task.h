@@ -85,7 +85,7 @@ struct {
 
 /*
  * The ID of task in fulgur's PID namespace, or 0. The kernel's helper for this,
- * bpf_get_ns_current_pid_tgid(), fails for tasks in namespaces below.
+ * bpf_get_ns_current_pid_tgid(), fails for tasks in descendant namespaces.
  */
 static __noinline u32 namespaced_pid(struct task_struct *task)
 {

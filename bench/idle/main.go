@@ -130,7 +130,7 @@ func startSleeper(ctx context.Context, libraries []string) error {
 		return err
 	}
 	if _, err := out.Read(make([]byte, 1)); err != nil {
-		return fmt.Errorf("a process does not start: %w", err)
+		return fmt.Errorf("start a process: %w", err)
 	}
 	return nil
 }

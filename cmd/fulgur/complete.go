@@ -14,18 +14,18 @@ import (
 	"fulgur/internal/ui/clidoc"
 )
 
-// completeCommand prints what the last word of a command line can be, for the scripts of completionCommand.
+// completeCommand prints the candidates for the last word of a command line, for the scripts of completionCommand.
 type completeCommand struct {
 	Words []string `kong:"-"` // the arguments after "--"
 }
 
-// completeWithin is how long a shell waits for completions. Longer is worse than none.
+// completeWithin is how long a shell waits for candidates: to wait longer is worse than to get none.
 const completeWithin = 2 * time.Second
 
 // launch implements launcher.
 func (c *completeCommand) launch(argv []string) { c.Words = argv }
 
-// run prints nothing else, not even errors: it would appear in the line that the user types.
+// run prints nothing else, not even errors: they would appear in the line that the user types.
 func (c *completeCommand) run(ctx context.Context, env environment) (int, error) {
 	done := make(chan string, 1)
 	go func() {
@@ -46,7 +46,7 @@ func (c *completeCommand) run(ctx context.Context, env environment) (int, error)
 	return exitFailed, nil
 }
 
-// completions returns what the last of words can be, as clidoc.Complete writes it.
+// completions returns the candidates for the last of words, as clidoc.Complete writes them.
 func completions(words []string) (string, error) {
 	var list []subcommand
 	if len(words) > 1 {
@@ -73,7 +73,7 @@ func commandNames(string) (list []clidoc.Candidate) {
 	return list
 }
 
-// eventNames returns the events whose names have this beginning.
+// eventNames returns the events whose names begin with beginning.
 func eventNames(beginning string) (list []clidoc.Candidate) {
 	if events.CompletesFile(beginning) && capability.Drop() != nil { // the user may not be allowed to see the file
 		return nil
@@ -84,7 +84,7 @@ func eventNames(beginning string) (list []clidoc.Candidate) {
 	return list
 }
 
-// processIDs returns the processes whose IDs have this beginning, with their names.
+// processIDs returns the processes whose IDs begin with beginning, with their names.
 func processIDs(beginning string) (list []clidoc.Candidate) {
 	if capability.Drop() != nil { // the user may not be allowed to see all processes
 		return nil

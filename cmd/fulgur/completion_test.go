@@ -81,7 +81,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestComplete completes words whose candidates are not in the grammar, and such that choose the grammar.
+// TestComplete completes words whose candidates are not in the grammar, and words that choose the command.
 func TestComplete(t *testing.T) {
 	self := strconv.Itoa(os.Getpid())
 	for line, want := range map[string]string{

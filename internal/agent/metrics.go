@@ -153,7 +153,7 @@ func (p *page) get(now time.Time) string {
 	return p.text
 }
 
-// lateAfter is the time that a window may take longer than its interval.
+// lateAfter is how much longer than its interval a window may take.
 const lateAfter = time.Minute
 
 // problem returns why the agent is not healthy, or "".

@@ -12,7 +12,7 @@ type Command string
 // The commands that measure.
 const (
 	Profile Command = "profile"
-	// ProfilePerf samples the user code of one's own processes by perf events alone.
+	// ProfilePerf samples the user code of the user's own processes by perf events alone.
 	ProfilePerf     Command = "profile --via perf"
 	OffCPU          Command = "offcpu"
 	BlockIO         Command = "blockio"

@@ -74,7 +74,7 @@ type Probe string
 // Trials find out what works on the machine by trying it. Each undoes everything that it does.
 type Trials map[Probe]func() (found string, err error)
 
-// Run runs all trials in parallel, because most of their time is waiting for the kernel to remove
+// Run runs all trials in parallel, because they mostly wait for the kernel to unload
 // programs. It takes a few tenths of a second.
 func (trials Trials) Run() map[Probe]Outcome {
 	memlock.Lift()
@@ -93,7 +93,7 @@ func (trials Trials) Run() map[Probe]Outcome {
 	return outcomes
 }
 
-// Quietly returns a trial that finds nothing but whether something works.
+// Quietly returns a trial that only finds out whether something works.
 func Quietly(try func() error) func() (string, error) {
 	return func() (string, error) { return "", try() }
 }

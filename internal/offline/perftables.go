@@ -39,8 +39,8 @@ func (t *perfTables) warn(warn func(error)) {
 	}
 }
 
-// code returns the code of a mapped file. Nothing is known of it if the file is not here, or is another build, which
-// [naming.Resolver] reports.
+// code returns the code of a mapped file, or nothing if the file is missing or of another build, which [naming.Resolver]
+// reports.
 func (t *perfTables) code(m perfdata.Mapped, machine elf.Machine) unwind.Code {
 	if t.bytes > maxPerfTables {
 		t.refused++

@@ -391,7 +391,7 @@ func (cl *collection) mmap(a attr, rec record, f *perfevent.Fields, when uint64)
 	const anyInode = 1 // it is not known if there is a build ID in its place
 	kind := process.KindOf(name, anyInode)
 	if name == "" || strings.HasPrefix(name, "//") && kind == process.KindFile {
-		executable = false // nobody knows which file, for lack of memory or as its path is too long
+		executable = false // the kernel could not name the file: it had no memory, or the path was too long
 	}
 	if executable && (kind == process.KindFile || cl.memory && (kind == process.KindVDSO || kind == process.KindAnon)) {
 		if kind == process.KindAnon {

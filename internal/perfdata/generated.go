@@ -8,12 +8,12 @@ import (
 )
 
 // generated counts the copied stacks with generated code by process, and those of them in which frame pointers led
-// nowhere. Code that uses the frame pointer for other values, as that of Java without -XX:+PreserveFramePointer,
-// may also skip callers in stacks that seem complete.
+// nowhere. If code uses the frame pointer for other values, as Java's does without -XX:+PreserveFramePointer, callers
+// may be missing even in stacks that seem complete.
 type generated map[int32]struct{ stacks, broken uint64 }
 
-// mostBroken is the highest share of broken stacks, as 1 in this number, in a process whose generated code keeps
-// frame pointers: at the first instructions of a function, and in code that is not a function. V8 and Java with frame
+// If more than 1 in mostBroken stacks of a process are broken, its generated code does not keep frame pointers. If it
+// does, stacks break only at the first instructions of a function, and in code outside functions: V8 and Java with frame
 // pointers had 1 in 100 or fewer, Java without them 1 in 2.
 const mostBroken = 16
 

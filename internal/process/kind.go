@@ -36,7 +36,7 @@ func (k Kind) String() string {
 
 const deletedSuffix = " (deleted)"
 
-// KindOf returns the kind of an executable mapping by its name, from the kernel or from perf, and its inode, 0 if it
+// KindOf returns the kind of an executable mapping, given its name in the kernel or in perf, and its inode, 0 if it
 // has none.
 func KindOf(name string, ino uint64) Kind {
 	switch {

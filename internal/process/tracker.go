@@ -35,12 +35,12 @@ func sidebandPages(cpus, pageSize int) int {
 // rings returns the size of the two rings of a CPU, with their headers.
 func rings(size, pageSize int) int { return size + size/2 + 2*pageSize }
 
-// Listener receives the mapping, fork, exec and exit records of processes: a [Sideband] those of all processes, others
-// those of the processes that they measure.
+// Listener receives mapping, fork, exec and exit records: a [Sideband] those of all processes, other listeners those of
+// the processes that they measure.
 type Listener interface {
 	// FDs returns descriptors that become readable when records should be read.
 	FDs() []int
-	// Drain reads the records, and calls fn for those of which no earlier ones will come, in the order of time.
+	// Drain reads the records, and calls fn in order of time, for each record once no earlier one can arrive.
 	// It returns the number of records that the kernel dropped.
 	Drain(fn func(perfevent.Record)) (lost uint64, err error)
 	// FollowCPUs is called when CPUs come online or go offline.

@@ -12,7 +12,7 @@ import (
 const nobodyVar = "FULGUR_NOBODY_TEST"
 
 // AsNobody runs f in a separate process of user nobody, without privileges, in the folder "/". The test fails if f fails.
-// It must reach this call the same way in that process. As another user than root, f runs in this process.
+// In that process, the test runs again up to this call. If the user is not root, f runs in this process.
 func AsNobody(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(nobodyVar) == t.Name() || os.Geteuid() != 0 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// InPIDNamespace runs tests of the same package again, in a PID namespace below this one that has its
+// InPIDNamespace runs tests of the same package again, in a child PID namespace with its
 // own /proc. pattern selects them, as -test.run does.
 func InPIDNamespace(t *testing.T, pattern string) {
 	t.Helper()

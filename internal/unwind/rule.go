@@ -76,7 +76,8 @@ const (
 	ChainAtEnd = 2
 )
 
-// Chain returns the rule that follows the chain of frame pointers, of which arg is known.
+// Chain returns the rule that follows the chain of frame pointers. arg says what is known of it: ChainAny, for
+// example.
 func Chain(arg uint8) Rule {
 	return Rule{Kind: KindChain, Arg: arg, CFA: 16, FPSlot: SlotFP, RASlot: SlotFP, RA: 8}
 }

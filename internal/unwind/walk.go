@@ -156,8 +156,8 @@ func (c *cursor) step(r Rule) (end stackend.End, more bool) {
 // lowest is an address below which no memory is mapped, whatever mmap_min_addr is.
 const lowest = 4096
 
-// chain moves to the caller by the frame pointer. Code that uses the register for something else mostly leaves
-// no address of a frame in it.
+// chain moves to the caller by the frame pointer. If code uses the register for something else, it rarely holds
+// the address of a frame.
 func (c *cursor) chain(r Rule) (end stackend.End, more bool) {
 	sp, fp, stacks := c.regs.R[c.arch.sp], c.regs.R[c.arch.fp], r.Arg == ChainStacks
 	cfa := fp + uint64(int64(r.CFA))
@@ -187,9 +187,9 @@ func (c *cursor) chain(r Rule) (end stackend.End, more bool) {
 }
 
 // leadsToSP reports whether the stack pointer is known if a rule needs it, after a step by frame pointers on
-// arm64. Compilers put the record that a frame pointer points to anywhere in a frame there, so the step tells only
-// that the caller's frame is above that record. If the record is at the end of the callee's frame, the caller's
-// rule leads to the caller's own record.
+// arm64. There, the frame record to which a frame pointer points can be anywhere in its frame. So the step shows
+// only that the caller's frame is above the callee's frame record. The stack pointer is known if that record is at
+// the end of the callee's frame: then the caller's rule leads to the caller's own frame record.
 func (c *cursor) leadsToSP(r Rule) bool {
 	switch r.Kind {
 	case KindSP:

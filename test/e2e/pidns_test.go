@@ -14,8 +14,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// inPIDNamespace makes cmd run in a PID namespace as process 1, with the namespace's /proc, after a
-// shell there has run a script. The namespace ends with cmd.
+// inPIDNamespace makes cmd run as process 1 of a PID namespace, with the namespace's /proc, after a shell
+// has run a script there. The namespace ends with cmd.
 func inPIDNamespace(t *testing.T, cmd *exec.Cmd, script string) {
 	t.Helper()
 	cmd.Args = append([]string{"sh", "-c", script + `exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
@@ -41,7 +41,7 @@ func descendant(t *testing.T, parent int, comm string) (pid int) {
 	return pid
 }
 
-// In a PID namespace, its processes and those of namespaces below it are measured. Of all others,
+// In a PID namespace, its processes and those of descendant namespaces are measured. Of all others,
 // only the CPU time is counted, in one stack.
 func TestPIDNamespace(t *testing.T) {
 	testenv.SlowInVM(t)

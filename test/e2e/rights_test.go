@@ -253,7 +253,7 @@ func TestTooFewCapabilitiesCommands(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			args := slices.Clone(test.args)
 			if test.name == "profile" {
-				args = append(args, "--via", "bpf") // else by perf events
+				args = append(args, "--via", "bpf") // otherwise, it samples by perf events alone
 			}
 			r := run([]uintptr{unix.CAP_PERFMON}, append(args, "--", testenv.Tool(t, "sh"), "-c", "echo started")...)
 			if r.code != 1 || r.stdout != "" || !strings.HasPrefix(r.stderr, "fulgur: profiling needs CAP_BPF: run fulgur with sudo, or run once: sudo setcap cap_bpf,") {

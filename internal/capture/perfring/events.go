@@ -15,8 +15,8 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// Sizes of a CPU's ring, in bytes. The usual one is the limit of a user without privileges for each CPU, which all of the
-// user's rings share: sysctl kernel.perf_event_mlock_kb, without the page of the header.
+// Sizes of a CPU's ring, in bytes. The usual one is what a user without privileges may lock for each CPU, by default
+// (sysctl kernel.perf_event_mlock_kb), without the page of the header. All rings of the user share this limit.
 const (
 	usualRing    = 512 << 10
 	smallestRing = 64 << 10
@@ -29,7 +29,7 @@ type events struct {
 	inherit bool
 	open    []*perfevent.Event
 	rings   map[int]ring
-	// threads has those with events of their own, and owners the threads by the IDs of these events.
+	// threads has the threads with events of their own. owners has the thread of each of these events, by the event's ID.
 	threads map[int]bool
 	owners  map[uint64]int
 	// smallest is the size of the smallest ring, in bytes.
@@ -57,8 +57,9 @@ func openEvents(attr perfevent.Attr, t target.Target) (_ *events, err error) {
 	if len(t.CPUs) > 0 {
 		cpus = slices.DeleteFunc(cpus, func(cpu int) bool { return !slices.Contains(t.CPUs, cpu) })
 	}
-	// A thread that starts between the list and the open of its parent's events has none, but the next list has it. One that
-	// starts later inherits them, and if it is in the next list, gets events of its own, too: see [Source.isDouble].
+	// If a thread starts after it could be listed, but before its parent's events are opened, it has no events until the
+	// next round lists it. If it starts later, it inherits the events, and if the next round lists it, it also gets events
+	// of its own: see [Source.isDouble].
 	for {
 		tids, err := threadsOf(t)
 		if err != nil {
@@ -106,7 +107,7 @@ func threadsOf(t target.Target) (tids []int, err error) {
 	return tids, nil
 }
 
-// add opens the event of a thread on a CPU. A thread that has exited, and a CPU that went offline, have none.
+// add opens the event of a thread on a CPU. It does nothing if the thread has exited or the CPU is offline.
 func (e *events) add(tid, cpu int) error {
 	attr := e.attr
 	attr.Inherit = e.inherit
@@ -135,7 +136,7 @@ func (e *events) add(tid, cpu int) error {
 	return nil
 }
 
-// mapRing maps as large a ring as the user's limits allow, and returns its size in bytes.
+// mapRing maps as large a ring as the user's limit on locked memory allows, and returns its size in bytes.
 func mapRing(event *perfevent.Event) (ring *perfevent.Ring, size int, err error) {
 	for size = usualRing; size >= smallestRing; size /= 2 {
 		ring, err = event.Map(max(size/os.Getpagesize(), 1))
@@ -149,7 +150,7 @@ func mapRing(event *perfevent.Event) (ring *perfevent.Ring, size int, err error)
 // disable stops sampling.
 func (e *events) disable() error { return e.each((*perfevent.Event).Disable) }
 
-// total returns what the events have counted, also while they could not sample: for clocks, all CPU time in ns.
+// total returns what the events have counted, even in the kernel, where they do not sample: for clocks, all CPU time in ns.
 func (e *events) total() (sum uint64, err error) {
 	err = e.each(func(event *perfevent.Event) error {
 		r, err := event.Read()

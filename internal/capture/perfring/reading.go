@@ -9,8 +9,8 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// reading is the goroutine that reads the rings. With copies of stacks, a ring has room for some 30 samples: fewer than
-// arrive between two polls of a busy session.
+// reading is the state of the goroutine that reads the rings. With copies of stacks, a ring has room for some 30 samples:
+// fewer than arrive between two polls of a busy session.
 type reading struct {
 	mu    sync.Mutex // for the rings and what follows
 	fresh []perfevent.Record
@@ -22,7 +22,7 @@ type reading struct {
 	done chan struct{}
 }
 
-// The time between two reads of the rings: at most for low rates, and for events of unknown rate.
+// Times between two reads of the rings: readAtLeast is the longest, readOften that of events of unknown rate.
 const (
 	readAtLeast = 100 * time.Millisecond
 	readOften   = 5 * time.Millisecond
@@ -30,8 +30,8 @@ const (
 
 // interval returns the time between two reads of the rings: a quarter of the time in which the largest samples fill a ring.
 //
-// The rings' descriptors become readable too, but perf_poll in the kernel says so only once: nested in two epoll
-// instances, as Go polls, most of these messages get lost.
+// The rings' descriptors become readable, too, but the kernel's perf_poll reports this only once. Through the nested
+// epoll instances that Go uses, most of these reports get lost.
 func (s *Source) interval() time.Duration {
 	rate := s.options.Frequency
 	if p := s.options.Period; p > 0 {

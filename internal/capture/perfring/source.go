@@ -34,7 +34,7 @@ import (
 
 // Options configure a [Source].
 type Options struct {
-	// Spec is the event to sample, of user space only. Frequency is in samples per second and CPU, Period in events
+	// Spec is the event to sample, in user code only. Frequency is in samples per second on each CPU, Period in events
 	// between samples. One of them is 0.
 	Spec              perfevent.Spec
 	Frequency, Period uint64
@@ -56,7 +56,7 @@ const (
 	stackCopy = 16 << 10
 	// maxHeld limits the samples that wait, in bytes.
 	maxHeld = 64 << 20
-	// patience is how long a sample waits for unwind tables, and patienceAtEnd after the end of sampling.
+	// patience is how long a sample waits for unwind tables, patienceAtEnd how long all wait after the end of sampling.
 	patience      = 5 * time.Second
 	patienceAtEnd = 2 * time.Second
 
@@ -82,11 +82,11 @@ type Source struct {
 	pending []perfevent.Record // read, but not yet in order
 	queue   []sample           // in order, to be walked
 	queued  uint64             // number of samples that were ever in queue
-	held    atomic.Int64       // bytes of the samples in all of these
+	held    atomic.Int64       // bytes of the samples in reading, pending and queue
 	lost    atomic.Uint64
 	ended   bool
 
-	// tasks has the names of threads, execs the number of times that a process has executed a program, and members the
+	// tasks has the names of threads, execs the epochs of processes, which change with fork and exec, and members the
 	// processes that are sampled, all as of the last record in order.
 	tasks   map[int][16]byte
 	execs   map[int]uint64
@@ -96,8 +96,8 @@ type Source struct {
 
 	samples, periods, throttled uint64
 	began                       atomic.Uint64 // when [Source.Enable] was called, CLOCK_MONOTONIC in ns; 0 before
-	before, total               uint64        // of the events, when they began, and from then on until they stopped
-	double                      uint64        // periods of samples of threads that two events sampled
+	before, total               uint64        // counts of the events: before the beginning, and from then until the end
+	double                      uint64        // sum of the periods of samples that are ignored, see isDouble
 
 	// The sample that is being walked.
 	maps  []process.Mapping
@@ -208,7 +208,7 @@ func (s *Source) take(r perfevent.Sample) {
 	s.queued++
 }
 
-// isDouble reports whether a sample is of an event that a thread with events of its own has inherited as well.
+// isDouble reports whether a sample is of an event that its thread inherited although the thread has events of its own.
 func (s *Source) isDouble(r perfevent.Sample) bool {
 	owner, known := s.events.owners[r.ID]
 	return known && owner != r.TID && s.events.threads[r.TID]
@@ -236,7 +236,7 @@ func (s *Source) follow(r perfevent.Record) {
 		delete(s.tasks, r.TID)
 		delete(s.events.threads, r.TID)
 		if r.PID == r.TID && !slices.Contains(s.options.Target.PIDs, r.PID) {
-			// Its other threads may live on, but hardly any program's do.
+			// Other threads may outlive the first one, but in hardly any program do they.
 			delete(s.members, r.PID)
 		}
 	}
@@ -289,7 +289,7 @@ func (w *walked) ReadTo(_ uint64, fn func(record []byte) error) error {
 	}
 }
 
-// walkReady walks the samples whose tables are ready, and those that are older than a time in ns, or too many.
+// walkReady walks the samples whose tables are ready, and those that are older than limit, in ns, or use too much memory.
 func (s *Source) walkReady(fn func(record []byte) error, limit uint64) (err error) {
 	now := monotonic.Now()
 	left := s.queue[:0]
@@ -306,7 +306,7 @@ func (s *Source) walkReady(fn func(record []byte) error, limit uint64) (err erro
 	return err
 }
 
-// walk walks the stack of a sample, unless a table is missing that is worth waiting for. It reports whether it did.
+// walk walks the stack of a sample, unless a table is missing and force is not set. It reports whether it did.
 func (s *Source) walk(one *sample, force bool, fn func(record []byte)) bool {
 	if one.maps == nil || force {
 		one.maps = s.processes.MappingsAt(one.PID, one.Time)
@@ -328,7 +328,7 @@ func (s *Source) walk(one *sample, force bool, fn func(record []byte)) bool {
 	if s.options.MaxDepth > 0 {
 		limit = min(limit, s.options.MaxDepth)
 	}
-	if len(frames) == 0 { // 32-bit, or on its way out
+	if len(frames) == 0 { // a 32-bit or an exiting process
 		frames, end = chain(one.Chain), stackend.FramePointer
 		record.UserEnd = uint8(end)
 	}
@@ -395,8 +395,8 @@ func (s *Source) Needed() uint64 {
 	return s.queue[0].Time
 }
 
-// Unsampled returns the CPU time of the target, and the part of it in which no sample could be taken, since it was in the
-// kernel. It is known after [Source.Detach], for clocks. Lost samples count as taken, with the mean period.
+// Unsampled returns the CPU time of the target, and the part of it that was in the kernel, where nothing is sampled. Both
+// are known after [Source.Detach], and only for clocks. Lost samples count as taken, with the mean period.
 func (s *Source) Unsampled() (all, unsampled time.Duration) {
 	taken := s.periods + s.lost.Load()*(s.periods/max(s.samples, 1))
 	return time.Duration(s.total), time.Duration(s.total - min(s.total, taken))

@@ -28,7 +28,7 @@ func TestWord(t *testing.T) {
 	}
 }
 
-// The markers of a call chain are no frames.
+// The markers in a call chain are not frames.
 func TestChain(t *testing.T) {
 	var b []byte
 	for _, v := range []uint64{math.MaxUint64 - 511, 0x401000, 0x402000} {
@@ -56,8 +56,8 @@ func testSource(t target.Target) *Source {
 	return s
 }
 
-// Children belong to the target if it includes them. Threads have the names of their time, and executed programs epochs of
-// their own.
+// Children belong to the target if it includes them. Samples have the name that their thread had at the time, and each
+// exec begins an epoch.
 func TestFollow(t *testing.T) {
 	for _, children := range []bool{false, true} {
 		s := testSource(target.Target{Scope: target.Processes, PIDs: []int{7}, Children: children})
@@ -106,7 +106,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Lost samples count as taken, and all else that the counter has as time in the kernel.
+// Lost samples count as taken, and the rest of the counter as time in the kernel.
 func TestUnsampled(t *testing.T) {
 	s := testSource(target.Target{})
 	s.samples, s.periods, s.total = 4, 40, 100

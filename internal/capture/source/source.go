@@ -30,7 +30,7 @@ type Subject interface {
 	Complete(Common) error
 	// Choose adapts to the machine, which needs privileges.
 	Choose() error
-	// Times describe the events in a recording. It returns false if
+	// Times describes the events in a recording. It returns false if
 	// recordings do not support the samples.
 	Times() (Times, bool)
 	// Load loads the programs.
@@ -95,7 +95,7 @@ func Sums(sources int, types ...profile.ValueType) []Value {
 	return values
 }
 
-// Times describe the events of a subject in a recording.
+// Times describes the events of a subject in a recording.
 type Times struct {
 	// Interval is the time between two samples of a running thread, in ns; 0 if
 	// there are no samples.
@@ -237,7 +237,7 @@ func Each[T any](sources []Source, f func(T) error) error {
 // Recorder is a recording that sources add events to. Times are in CLOCK_MONOTONIC
 // ns.
 type Recorder interface {
-	// Times describe the requested events.
+	// Times describes the requested events.
 	Times() Times
 	// Stack returns the recording's number of a key's stack, and counts values
 	// for it. Key.Source need not be set.

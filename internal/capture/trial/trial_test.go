@@ -15,7 +15,7 @@ import (
 	"fulgur/test/rig/pmu"
 )
 
-// The doctor reports the trial of each source, as its table has the command.
+// The doctor reports the trial of each source, since its table lists the source's command.
 func TestCommandsAreKnown(t *testing.T) {
 	testenv.AnyKernel(t)
 	for _, subject := range sources.All() {

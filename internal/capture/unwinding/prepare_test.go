@@ -31,7 +31,7 @@ func TestPrepareBusy(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			_ = c.Process.Kill() // it ends only so
+			_ = c.Process.Kill() // it does not end by itself
 			_ = c.Wait()
 		})
 		return c.Process.Pid

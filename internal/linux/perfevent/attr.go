@@ -33,19 +33,18 @@ type Attr struct {
 	// PERF_SAMPLE_BRANCH_ bits select which. It requires a PMU that records branches.
 	BranchSampleType uint64
 
-	// SampleType requests fields of the samples in the event's ring, as PERF_SAMPLE_ bits: unix.PERF_SAMPLE_IP, TID,
-	// TIME, CPU, PERIOD and CALLCHAIN. Without any, and without the two fields below, the event sends no samples
-	// that say anything.
+	// SampleType requests fields of the samples in the event's ring, as PERF_SAMPLE_ bits, such as
+	// unix.PERF_SAMPLE_IP. Without any, and without the two fields below, samples are empty.
 	SampleType uint64
-	// UserRegs requests the user registers of the interrupted thread, by a mask such as [AllUserRegs], and UserStack a
-	// copy of as many bytes of its stack, a multiple of 8 up to [MaxUserStack].
+	// UserRegs requests user registers of the interrupted thread, by a mask such as [AllUserRegs]. UserStack requests
+	// a copy of that many bytes of its user stack: a multiple of 8, up to [MaxUserStack].
 	UserRegs  uint64
 	UserStack uint32
 	// ExcludeKernelChain leaves the kernel out of call chains.
 	ExcludeKernelChain bool
 
-	// Inherit also counts and samples the threads and processes that the thread starts from now on. Such an event on
-	// a thread has a ring only if it is on one CPU.
+	// Inherit also counts and samples the threads and processes that the thread starts from now on. Such an event
+	// can have a ring only if it is bound to one CPU.
 	Inherit bool
 	// EnableOnExec starts the event at the thread's next execve(2).
 	EnableOnExec bool
@@ -66,7 +65,7 @@ type Attr struct {
 	// Cgroup requests [Cgroup] records, which a kernel without the perf_event controller
 	// does not send.
 	Cgroup bool
-	// SampleIDAll appends the time to every record, and what SampleType has of the thread and the CPU.
+	// SampleIDAll appends the time to every record, and the thread, the event's ID and the CPU if SampleType has them.
 	SampleIDAll bool
 	// MonotonicClock selects CLOCK_MONOTONIC, the clock of bpf_ktime_get_ns, instead of
 	// the scheduler's clock.
@@ -140,7 +139,7 @@ func (a Attr) raw() *unix.PerfEventAttr {
 // ds, es, fs and gs, which the kernel does not sample there.
 var AllUserRegs = map[string]uint64{"amd64": 0xff0fff, "arm64": 1<<33 - 1}[runtime.GOARCH]
 
-// MaxUserStack is the largest [Attr.UserStack]. With other fields, a sample that large exceeds the size of a record, and
+// MaxUserStack is the largest [Attr.UserStack]. With the other fields, such a sample would exceed the largest record, so
 // the kernel copies less.
 const MaxUserStack = 1<<16 - 8
 

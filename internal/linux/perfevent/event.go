@@ -33,8 +33,8 @@ func Open(attr Attr, pid, cpu int) (*Event, error) {
 	return &Event{fd: fd, attr: attr}, nil
 }
 
-// TryUser reports whether user code of the calling thread can be sampled by an event. Errors are of type
-// [*OpenError].
+// TryUser opens an event for user code of the calling thread, and closes it. An error means that such code
+// cannot be sampled; if the kernel refused the event, it is an [*OpenError].
 func TryUser(s Spec) error {
 	attr := s.Attr()
 	attr.Disabled, attr.ExcludeKernel, attr.Period = true, true, 1e6
@@ -74,8 +74,8 @@ func (e *Event) LinkBPF(progFD int, cookie uint64) error {
 	return nil
 }
 
-// ID returns the event's ID, which its samples have if they have PERF_SAMPLE_IDENTIFIER. The events that threads inherit
-// from it have the same.
+// ID returns the event's ID, which samples contain if [Attr.SampleType] has PERF_SAMPLE_IDENTIFIER. The events that
+// threads inherit from it have the same ID.
 func (e *Event) ID() (id uint64, err error) {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(e.fd), unix.PERF_EVENT_IOC_ID, uintptr(unsafe.Pointer(&id))); errno != 0 {
 		return 0, fmt.Errorf("read the ID of a perf event: %w", errno)
@@ -84,7 +84,7 @@ func (e *Event) ID() (id uint64, err error) {
 }
 
 // SendTo makes the kernel write the records of the event to the ring of another event on the same CPU, with the same
-// clock and the same layout. The ring then is in use until both are closed.
+// clock and the same layout. The ring stays in use until both events are closed.
 func (e *Event) SendTo(to *Event) error {
 	if err := unix.IoctlSetInt(e.fd, unix.PERF_EVENT_IOC_SET_OUTPUT, to.fd); err != nil {
 		return fmt.Errorf("send records of a perf event to the ring of another: %w", err)

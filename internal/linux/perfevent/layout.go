@@ -51,32 +51,32 @@ type Sample struct {
 	// Stamp has the time on the event's clock.
 	Stamp
 	PID, TID int
-	// HasTask and HasIP are whether the IDs of the task, and the address of the instruction, were sampled.
+	// HasTask and HasIP report whether PID and TID, and IP, were sampled.
 	HasTask, HasIP bool
 	// ID is the event's ID, Period the number of events that the sample represents, IP the address of the
 	// instruction, and CPU the number of the CPU.
 	ID, Period, IP uint64
 	CPU            uint32
-	// Reads are counts with the ID of their event, each at the start of ReadSize bytes: of an event, or of all
-	// events of a group.
+	// Reads has the counts of an event, or of all events of a group: elements of ReadSize bytes, each of which
+	// begins with the count and the event's ID.
 	Reads    []byte
 	ReadSize int
-	// Chain is a call chain, innermost first, with markers of modes (PERF_CONTEXT_ constants): words of 64 bits.
+	// Chain is a call chain, innermost first, with markers of modes (PERF_CONTEXT_ constants): 64-bit words.
 	Chain []byte
-	// Raw is the raw data of a tracepoint, and Branches a branch stack, newest first: structs perf_branch_entry.
+	// Raw is the raw data of a tracepoint. Branches is a branch stack, newest first, of structs perf_branch_entry.
 	Raw, Branches []byte
 	User          UserState
 }
 
 // UserState is the state of a thread in user space: its registers, and a copy of its stack.
 type UserState struct {
-	// ABI is that of the registers, or ABINone if the thread has none, as the kernel's.
+	// ABI is that of the registers, or ABINone if the thread has no user registers, such as a kernel thread.
 	ABI uint64
-	// Mask has a bit for each register in Regs, which are words of 64 bits.
+	// Mask has a bit for each register in Regs, which are 64-bit words.
 	Mask uint64
 	Regs []byte
-	// Stack has the copied bytes from the stack pointer on. Full is whether all of the requested ones could be
-	// copied.
+	// Stack is the copied bytes from the stack pointer on. Full reports whether all of the requested ones could
+	// be copied.
 	Stack []byte
 	Full  bool
 }
@@ -206,7 +206,7 @@ func (l Layout) parseRead(f *Fields) (reads []byte, size int) {
 		}
 	}
 	if l.ReadFormat&unix.PERF_FORMAT_ID == 0 {
-		return nil, 0 // nobody knows whose counts they are
+		return nil, 0 // the events of the counts are unknown
 	}
 	return reads, int(each)
 }

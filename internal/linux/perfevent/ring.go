@@ -56,10 +56,9 @@ func (r *Ring) unmap() error {
 	return nil
 }
 
-// Read calls fn for every record in the ring, oldest first, and frees the space. The slices of a [Sample] are valid until
-// fn returns. lost is
-// the number of records that the kernel dropped, according to the [Lost] records (which
-// fn receives too).
+// Read calls fn for every record in the ring, oldest first, and frees the space. The slices of a
+// [Sample] are valid until fn returns. lost is the number of records that the kernel dropped,
+// according to the [Lost] records (which fn receives too).
 //
 // Read skips malformed records; err describes the first one and counts the others. If the length
 // of a record is invalid, Read drops the rest of the ring, and err says so, too.

@@ -14,8 +14,8 @@ func Command(argv []string) string {
 	return strings.Join(words, " ")
 }
 
-// Word quotes an argument as one word of a shell that has $'…', unless it is one. The result is safe to
-// print.
+// Word quotes an argument as one word for a shell with $'…', such as bash, if it needs quotes. The result
+// is safe to print.
 func Word(arg string) string {
 	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%"
 	if arg != "" && strings.Trim(arg, safe) == "" {

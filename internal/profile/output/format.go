@@ -54,11 +54,11 @@ type Format struct {
 	writeTimes func(w io.Writer, p *profile.Profile, line *profile.Timeline, o Options, value int) error
 	// onRequest is set if times make the output larger and must be requested.
 	onRequest bool
-	// keeps says what the format has a place for besides stacks of functions with amounts of one value.
+	// keeps says what the format can hold besides stacks of functions with amounts of one value.
 	keeps keeps
 }
 
-// keeps is what a format has a place for. A conversion to it leaves out the rest, or says that it is
+// keeps is what a format can hold. A conversion to it leaves out the rest, or says that it is
 // missing.
 type keeps struct {
 	values    bool // all values of a profile, rather than a single one

@@ -138,7 +138,7 @@ type place struct {
 	addr uint64
 }
 
-// acquire opens and returns the locked state of the unit of a job. The caller puts it back.
+// acquire returns the state of the unit of groups, locked and opened. The caller puts it back.
 func (w *worker) acquire(groups []unitAddrs) (*state, error) {
 	s := w.data.cache.get(w.data.main.unit(int(groups[0].unit)))
 	w.loaded = false

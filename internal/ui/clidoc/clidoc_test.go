@@ -311,7 +311,7 @@ func check(t *testing.T, line string, got, want []string) {
 	}
 }
 
-// TestComplete completes lines in ways that all shells have in common.
+// TestComplete completes lines as all shells do.
 func TestComplete(t *testing.T) {
 	app := modelFor(t)
 	for line, want := range map[string]string{

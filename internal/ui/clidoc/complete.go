@@ -11,8 +11,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Completer is the hidden command, followed by "--", whose arguments [Complete] completes for the scripts of
-// [Script].
+// Completer is the hidden command that the scripts of [Script] run. The command line to complete follows
+// "--"; see [Complete].
 const Completer = "complete"
 
 // Candidate is a possible word of a command line. Words that end with ":", "/" or "_" are not complete.
@@ -21,8 +21,8 @@ type Candidate struct {
 	About string // a short description, "" if none
 }
 
-// Sources find the candidates of some kinds of values, by the beginning of a value: of [CommandName], "event"
-// and "process". The kind of a value is in the tag "complete" of a flag or an argument, or follows from its
+// Sources find the candidates for values that begin with a string, by kind of value: [CommandName], "event"
+// and "process". The kind is in the tag "complete" of a flag or an argument, or follows from its
 // placeholder.
 type Sources map[string]func(beginning string) []Candidate
 
@@ -38,7 +38,7 @@ const (
 // kinds maps placeholders of the help text to kinds of values.
 var kinds = map[string]string{"FILE": file, "PATH": file, "DIR": directory, "PID,...": "process"}
 
-// Complete writes what the last of words can be. Words are a command line without the program's name. The
+// Complete writes the candidates for the last of words, a command line without the program's name. The
 // first line is "word", or "file" or "directory", a tab, and the beginning of the path that the shell completes.
 // The other lines are candidates, each with a tab and a description if it has one.
 func Complete(w io.Writer, app *kong.Application, words []string, sources Sources) error {
@@ -58,7 +58,8 @@ func Complete(w io.Writer, app *kong.Application, words []string, sources Source
 	return nil
 }
 
-// complete returns what the last of words can be: paths of a kind with a beginning, or candidates.
+// complete returns what the last of words can become: a path of a kind, with a beginning, or one of the
+// candidates.
 func complete(app *kong.Application, words []string, sources Sources) (kind, beginning string, list []Candidate) {
 	before, word := words[:len(words)-1], words[len(words)-1]
 	if len(before) == 0 {
@@ -86,7 +87,7 @@ func complete(app *kong.Application, words []string, sources Sources) (kind, beg
 	return "", "", nil
 }
 
-// options returns the flags that begin with word, without those that are given and cannot be repeated.
+// options returns the flags that begin with word, except those that are already given and cannot be repeated.
 func options(flags, given []*kong.Flag, word string) (list []Candidate) {
 	if word == "" {
 		return nil // they would hide what else can follow
@@ -102,8 +103,8 @@ func options(flags, given []*kong.Flag, word string) (list []Candidate) {
 	return matching(list, "", word)
 }
 
-// values returns what the value of a flag or argument can be that begins with word. before precedes it in
-// its word of the command line.
+// values returns what word, the beginning of the value of a flag or argument, can become; see complete. In
+// the command line, before precedes word without a space, such as "--output=".
 func values(v *kong.Value, before, word string, sources Sources) (kind, beginning string, list []Candidate) {
 	if v.Enum != "" {
 		for _, choice := range v.EnumSlice() {
@@ -129,7 +130,7 @@ func values(v *kong.Value, before, word string, sources Sources) (kind, beginnin
 	return "", "", list
 }
 
-// matching returns the candidates that begin with word, with what precedes them.
+// matching returns the candidates that begin with word, each with before in front of it.
 func matching(list []Candidate, before, word string) (match []Candidate) {
 	for _, c := range list {
 		if c.Word != "" && strings.HasPrefix(c.Word, word) {
@@ -139,14 +140,14 @@ func matching(list []Candidate, before, word string) (match []Candidate) {
 	return match
 }
 
-// commandLine is what a part of a command line has.
+// commandLine has the flags and the number of arguments in a part of a command line.
 type commandLine struct {
 	given     []*kong.Flag
 	pending   *kong.Flag // its value is the next word; nil if none
 	arguments int
 }
 
-// read reads the words between a command and the cursor.
+// read parses the words between a command and the word to complete.
 func read(flags []*kong.Flag, words []string) (line commandLine) {
 	for _, word := range words {
 		switch {
@@ -165,8 +166,8 @@ func read(flags []*kong.Flag, words []string) (line commandLine) {
 	return line
 }
 
-// Pending returns the flag at the end of words, as it is written there, if its value is missing, else "". Words
-// follow a command with these flags.
+// Pending returns the last flag in words, as written there, if its value is missing, else "". Words follow a
+// command with these flags.
 func Pending(flags []*kong.Flag, words []string) string {
 	f := read(flags, words).pending
 	switch {
@@ -178,8 +179,8 @@ func Pending(flags []*kong.Flag, words []string) string {
 	return "-" + string(f.Short)
 }
 
-// split returns the flags that a word consists of, and the value that the last of them has in the word. attached
-// reports whether it has one. Unknown flags end the list.
+// split returns the flags in a word, and the value that follows the last of them in the same word. attached
+// reports whether there is one. The first unknown flag ends the list.
 func split(flags []*kong.Flag, word string) (found []*kong.Flag, value string, attached bool) {
 	if name, ok := strings.CutPrefix(word, "--"); ok {
 		name, value, attached = strings.Cut(name, "=")

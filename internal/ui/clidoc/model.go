@@ -1,5 +1,5 @@
-// Package clidoc completes command lines of kong for shells, and writes their manual pages. Both come
-// from the same model as the help text, so they cannot contradict it.
+// Package clidoc completes command lines for shells, and writes manual pages. Both come from the same
+// model of package kong as the help text, so they cannot contradict it.
 package clidoc
 
 import (

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// scripts ask fulgur itself what can follow, so they know no command and no flag.
+// scripts get the candidates from fulgur itself, so they contain no commands and flags.
 //
 //go:embed complete.bash complete.zsh complete.fish
 var scripts embed.FS

@@ -26,7 +26,7 @@ type Walker struct {
 const maxStack = 8 << 20
 
 // addressBits are the bits of addresses by machine. On arm64, the others may hold the
-// signature of a return address.
+// pointer authentication code (PAC) of a return address.
 var addressBits = map[elf.Machine]uint64{elf.EM_AARCH64: 1<<48 - 1}
 
 // New returns a walker for stacks of a machine. find returns the code at an address, as [unwind.Walker.Find].
@@ -36,8 +36,8 @@ func New(machine elf.Machine, find func(addr uint64) (unwind.Code, uint64, bool)
 	return w
 }
 
-// Walk returns the frames of a stack, innermost first, and why they end. There are none if the machine's registers are
-// unknown. The frames are valid until the next call.
+// Walk returns the frames of a stack, innermost first, and why they end. There are none if the registers are missing or
+// of another ABI. The frames are valid until the next call.
 func (w *Walker) Walk(state perfevent.UserState) ([]unwind.Frame, stackend.End) {
 	regs, ok := registers(state, w.walker.Machine)
 	if !ok || state.ABI != perfevent.ABI64 {
@@ -46,8 +46,8 @@ func (w *Walker) Walk(state perfevent.UserState) ([]unwind.Frame, stackend.End) 
 	w.state, w.beyond = state, false
 	w.sp = regs.R[stackPointer[w.walker.Machine]]
 	var end stackend.End
-	// All callers take at least a word of the stack. Only signal frames that lead back to
-	// where the stack has been take more steps.
+	// Each caller takes at least a word of the stack. Only a walk that signal frames lead back
+	// to where it has been takes more steps.
 	w.frames, end = w.walker.Walk(regs, w.frames[:0], 2+len(state.Stack)/8)
 	return w.frames, w.reason(end)
 }
@@ -81,10 +81,10 @@ func (w *Walker) read(addr uint64, buf []byte) bool {
 	return false
 }
 
-// Continue continues a stack from [Walker.Walk] that ends since the copy does not have the rest, with the call chain of the
-// same sample. The kernel has followed frame pointers in the memory itself, as to the stack of a goroutine from the
-// thread's own. So the chain counts from a frame on that both have, as long as each function is known to keep frame
-// pointers. The frames are valid until the next call of Walk.
+// Continue continues a stack from [Walker.Walk] that ended because the copy lacks the rest. It uses the call chain of the
+// same sample, for which the kernel followed frame pointers in memory, even from a thread's own stack to a goroutine's.
+// If the last frame is also in the chain, it appends the chain's frames after it, as long as each function is known to
+// keep frame pointers. The frames are valid until the next call of Walk.
 func (w *Walker) Continue(frames []unwind.Frame, end stackend.End, chain []byte) ([]unwind.Frame, stackend.End) {
 	if len(frames) < 2 || end != stackend.Fault && end != stackend.Copy {
 		return frames, end
@@ -128,7 +128,7 @@ func (w *Walker) chained(f unwind.Frame) (r unwind.Rule, keeps bool) {
 	return r, code.Fallback.Kind == unwind.KindChain
 }
 
-// after returns the part of a call chain behind an address that it has once.
+// after returns the part of a call chain after an address. ok is false unless the chain has it exactly once.
 func after(chain []byte, pc uint64) (rest []byte, ok bool) {
 	for b := chain; len(b) >= 8; b = b[8:] {
 		if binary.NativeEndian.Uint64(b) != pc {

@@ -42,8 +42,8 @@ func NewCodes(finder *debugfile.Finder, limit int) *Codes {
 	return c
 }
 
-// Of returns the code at an address in a mapping, and the bias of [unwind.Walker.Find]. If it is not ready, it is being
-// made.
+// Of returns the code at an address in a mapping, and the bias of [unwind.Walker.Find]. If ready is false, the code's
+// table is still being made.
 func (c *Codes) Of(m *process.Mapping, addr uint64) (code unwind.Code, bias uint64, ready bool) {
 	switch m.Kind {
 	case process.KindFile, process.KindVDSO, process.KindVsyscall:
@@ -139,7 +139,7 @@ func (c *Codes) Stats() Stats {
 	return stats
 }
 
-// Close ends the work. Of returns nothing new afterwards.
+// Close ends the work. Afterwards, no tables become ready.
 func (c *Codes) Close() error {
 	c.cancel()
 	c.work.Wait()

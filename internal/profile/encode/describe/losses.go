@@ -13,7 +13,7 @@ import (
 	"fulgur/internal/unwind/stackend"
 )
 
-// Loss is one cause for which a profile lacks something, or nearly did. Its JSON is stable, see
+// Loss is what a profile lacks, or nearly lacked, for one cause. Its JSON is stable, see
 // docs/report.md.
 type Loss struct {
 	// Cause is the name of a [profile.Loss], or "stripped" for a file without symbols.
@@ -64,8 +64,7 @@ func Brief(l profile.Losses, of Noun) []string {
 	return whats
 }
 
-// Lost joins the first losses of [Brief], at most the given number if it is not 0, or says that there are
-// none.
+// Lost joins the losses of [Brief], only the first ones if most is not 0, or says that there are none.
 func Lost(l profile.Losses, of Noun, most int) string {
 	all, more := Brief(l, of), ""
 	if len(all) == 0 {
