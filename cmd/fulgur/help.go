@@ -12,7 +12,7 @@ type helpCommand struct {
 
 // Help returns the text of fulgur help --help besides the arguments.
 func (*helpCommand) Help() string {
-	return `The same as fulgur COMMAND --help.
+	return `Prints the same text as fulgur COMMAND --help.
 
 Examples:
 
