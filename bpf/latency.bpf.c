@@ -213,13 +213,18 @@ struct {
 	__type(value, struct interval_key);
 } innermost SEC(".maps");
 
-/* By thread: the end of its stack, from the last walk that reached it. */
+/* The ends of a thread's stacks. */
+struct ends {
+	u64 first, last; /* from the first and the last walk that reached one */
+};
+
+/* By thread. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
 	__type(key, u64); /* address of the task */
-	__type(value, u64);
-} roots SEC(".maps");
+	__type(value, struct ends);
+} stack_ends SEC(".maps");
 
 /* Histogram: slot n has the intervals of 2^n to 2^(n+1)-1 ns, LATENCY_SUM their total in ns. */
 struct {
@@ -452,22 +457,33 @@ static __always_inline void store(const struct interval_key *key, struct interva
 #define MAX_STACK (64 << 20)
 
 /*
- * Identifies the current stack by its end: the stack pointer of the outermost frame. If the walk
- * did not reach the end, the end from the thread's last complete walk is used, if it is near
- * enough to belong to this stack. Otherwise, the address of the task identifies the stack.
+ * Identifies the current stack by its end: the stack pointer of the outermost frame. If the
+ * walk did not reach the end, the end from the thread's last walk that did is used, if it is
+ * near enough to belong to this stack. The stack whose end was reached first is identified by
+ * the address of the task: before that, such as while unwind tables are made, the end is not
+ * known.
  */
 static __always_inline u64 stack_of(void *ctx, const struct stack_scratch *scratch)
 {
-	u64 task = bpf_get_current_task(), sp = context_sp(ctx), root = scratch->walk.sp, *last;
-	u32 end = scratch->record.user_end;
+	u64 task = bpf_get_current_task(), end = scratch->walk.sp;
+	struct ends *known = bpf_map_lookup_elem(&stack_ends, &task);
+	u32 why = scratch->record.user_end;
 
-	last = bpf_map_lookup_elem(&roots, &task);
-	if (!skip_user_stack && (end == END_COMPLETE || end == END_FRAME_POINTER)) {
-		if (!last || *last != root)
-			bpf_map_update_elem(&roots, &task, &root, BPF_ANY);
-		return root;
+	if (!skip_user_stack && (why == END_COMPLETE || why == END_FRAME_POINTER)) {
+		if (known) {
+			known->last = end;
+		} else {
+			struct ends first = { end, end };
+
+			bpf_map_update_elem(&stack_ends, &task, &first, BPF_ANY);
+			return task;
+		}
+	} else if (known && known->last - context_sp(ctx) < MAX_STACK) {
+		end = known->last;
+	} else {
+		return task;
 	}
-	return last && *last - sp < MAX_STACK ? *last : task;
+	return end == known->first ? task : end;
 }
 
 /*

@@ -125,13 +125,13 @@ const (
 	LatencyMapPythonStates        = "python_states"
 	LatencyMapRemaps              = "remaps"
 	LatencyMapRing                = "ring"
-	LatencyMapRoots               = "roots"
 	LatencyMapRuntimeAny          = "runtime_any"
 	LatencyMapRuntimeProcesses    = "runtime_processes"
 	LatencyMapRuntimePrograms     = "runtime_programs"
 	LatencyMapScratches           = "scratches"
 	LatencyMapSeen                = "seen"
 	LatencyMapSnapshotBack        = "snapshot_back"
+	LatencyMapStackEnds           = "stack_ends"
 	LatencyMapStats               = "stats"
 	LatencyMapSyscalls            = "syscalls"
 	LatencyMapTargetCgroup        = "target_cgroup"
@@ -290,13 +290,13 @@ type LatencyMapSpecs struct {
 	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
-	Roots            *ebpf.MapSpec `ebpf:"roots"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
+	StackEnds        *ebpf.MapSpec `ebpf:"stack_ends"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
 	Syscalls         *ebpf.MapSpec `ebpf:"syscalls"`
 	TargetCgroup     *ebpf.MapSpec `ebpf:"target_cgroup"`
@@ -409,13 +409,13 @@ type LatencyMaps struct {
 	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
-	Roots            *ebpf.Map `ebpf:"roots"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
+	StackEnds        *ebpf.Map `ebpf:"stack_ends"`
 	Stats            *ebpf.Map `ebpf:"stats"`
 	Syscalls         *ebpf.Map `ebpf:"syscalls"`
 	TargetCgroup     *ebpf.Map `ebpf:"target_cgroup"`
@@ -456,13 +456,13 @@ func (m *LatencyMaps) Close() error {
 		m.PythonStates,
 		m.Remaps,
 		m.Ring,
-		m.Roots,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.RuntimePrograms,
 		m.Scratches,
 		m.Seen,
 		m.SnapshotBack,
+		m.StackEnds,
 		m.Stats,
 		m.Syscalls,
 		m.TargetCgroup,

@@ -130,7 +130,7 @@ func Load(o Options) (*Source, error) {
 	}
 	switch o.Match {
 	case UserCall:
-		spec.Maps[bpf.LatencyMapRoots].MaxEntries = entries
+		spec.Maps[bpf.LatencyMapStackEnds].MaxEntries = entries
 	case KernelCall:
 		spec.Maps[bpf.LatencyMapCalls].MaxEntries = entries
 	}
