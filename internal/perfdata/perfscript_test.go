@@ -134,13 +134,7 @@ func TestTextOfBranches(t *testing.T) {
 	perf := testenv.Tool(t, "perf")
 	data := filepath.Join(t.TempDir(), "perf.data")
 	writeFile(t, data, gunzip(t, "propeller_sample_1.perfdata1"))
-	script := func(fields string) []byte {
-		text, err := testenv.Command(t, perf, "script", "-i", data, "-F", fields).Output()
-		if err != nil {
-			t.Fatalf("perf script -F %s: %v", fields, err)
-		}
-		return text
-	}
+	script := func(fields string) []byte { return perfFields(t, perf, data, fields) }
 	want := map[uint64]int64{}
 	for _, word := range strings.Fields(string(script("ip"))) {
 		address, err := strconv.ParseUint(word, 16, 64)
@@ -171,4 +165,44 @@ func TestTextOfBranches(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Registers, bytes, addresses and sizes of pages on the line of a sample are no part of its only frame.
+func TestTextOfFields(t *testing.T) {
+	testenv.Root(t)
+	perf := testenv.Tool(t, "perf")
+	data := perfRecord(t, "-e", "cpu-clock", "-F", "999", "-d", "--user-regs=ip,sp", "--intr-regs=ax,bx", "--code-page-size", "--data-page-size", "--phys-data", "--", "ls", "-R", "/usr/lib")
+	stacks := func(fields string) map[string]int64 {
+		p, format, err := decode.Read(t.Context(), bytes.NewReader(perfFields(t, perf, data, fields)), "text")
+		if err != nil || format != decode.PerfScript {
+			t.Fatalf("%s: read as %s: %v", fields, format, err)
+		}
+		got := map[string]int64{}
+		for _, s := range p.Samples {
+			stack := p.Tasks[s.Task].Comm
+			for _, f := range p.AppendFrames(nil, s.Stack) {
+				stack += fmt.Sprintf(";%s %#x", p.Functions[p.Frames[f].Function].Name, p.Frames[f].Address)
+			}
+			got[stack] += s.Values[0]
+		}
+		return got
+	}
+	for _, fields := range []string{"ip", "ip,sym", "ip,sym,symoff", "ip,sym,dso", "time,ip", "comm,tid,time,ip,sym", "comm,tid,time,event,ip,sym"} {
+		want := stacks(fields)
+		for _, more := range []string{"iregs", "uregs", "iregs,uregs", "insn", "insn,insnlen", "phys_addr", "code_page_size", "data_page_size,code_page_size", "phys_addr,data_page_size"} {
+			if diff := cmp.Diff(want, stacks(fields+","+more)); diff != "" {
+				t.Errorf("%s with %s:\n%s", fields, more, diff)
+			}
+		}
+	}
+}
+
+// perfFields returns the text of perf script with fields.
+func perfFields(t *testing.T, perf, data, fields string) []byte {
+	t.Helper()
+	text, err := testenv.Command(t, perf, "script", "-i", data, "-F", fields).Output()
+	if err != nil {
+		t.Fatalf("perf script -F %s: %v", fields, err)
+	}
+	return text
 }

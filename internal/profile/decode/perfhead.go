@@ -545,9 +545,9 @@ func inlineAt(address, after string) perfScriptFrame {
 }
 
 // What may follow the instruction in its line, if the file is not shown.
-var trailers = []string{"\t", " => ", " ABI:", " ilen: ", " insn: ", " 0x"}
+var trailers = []string{"\t", " => ", " 0x"}
 
-// cutTrailing cuts what follows the symbol and the file of an instruction: registers, its bytes, the
+// cutTrailing cuts what follows the symbol and the file of an instruction: the target of a branch, the
 // physical address and sizes of pages.
 func cutTrailing(text string) string {
 	for _, begin := range []string{" (/", " (["} {
@@ -566,7 +566,7 @@ func cutTrailing(text string) string {
 			return text
 		}
 		word := text[start:stop]
-		if end > 0 && (stop-end == ipWidth && isDigits(word, hexDigits) || isPageSize(word)) {
+		if end > 0 && stop-end == ipWidth && isDigits(word, hexDigits) || isPageSize(word) {
 			return text[:end]
 		}
 		end = stop

@@ -41,12 +41,11 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 			break
 		}
 		unread := s.unread
-		line, hasBranches, err := cutBranches(line)
-		if err != nil {
-			return nil, err
-		}
+		line, onlyBranches, err := cutTail(line)
 		switch {
-		case !hasBranches || strings.TrimSpace(line) != "":
+		case err != nil:
+			return nil, err
+		case !onlyBranches:
 			s.line(line)
 		case s.open == nil || len(s.open.frames) == 0:
 			s.unread++ // they follow no call chain
@@ -141,8 +140,8 @@ type perfScriptFrame struct {
 
 // isPerfScript reports whether a line is one that perf script writes, and no other tool.
 func isPerfScript(line string) bool {
-	line, found, err := cutBranches(line)
-	if found && (err != nil || strings.TrimSpace(line) == "") {
+	line, onlyBranches, err := cutTail(line)
+	if onlyBranches || err != nil {
 		return true
 	}
 	switch {
@@ -603,7 +602,11 @@ func parseFrame(line string) (f perfScriptFrame, ok bool) {
 	case line[0] != '\t' && (isPart(line, text) || strings.TrimSpace(rest) == "" && !isAddress(line, len(line)-len(text))):
 		return f, false // a number
 	}
-	f = location(text[end:])
+	rest := text[end:]
+	if line[0] == ' ' && len(line)-len(rest) == ipWidth+1 { // without a call chain, other fields follow
+		rest = cutTrailing(rest)
+	}
+	f = location(rest)
 	f.address, _ = strconv.ParseUint(text[:end], 16, 64) // at most 16 digits
 	if line[0] == ' ' && !isAddress(line, len(line)-len(text)) {
 		// Fields of a head may look so, and numbered lines: "7 [001] ".

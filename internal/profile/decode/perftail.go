@@ -10,6 +10,24 @@ import (
 // branches that follow.
 var errGluedBranches = errors.New("the branches of -F brstacksym follow the instruction without a blank, so its name is not known: use -F brstack, or show the file with -F dso")
 
+// tails begin what -F iregs, insnlen and insn show after the instruction of a sample.
+var tails = []string{" ABI:", " ilen: ", " insn: "}
+
+// cutTail cuts off what follows the instruction of a sample in its line: registers, the bytes of the
+// instruction, branches. Nothing is left of a line of only branches, see [cutBranches].
+func cutTail(line string) (rest string, onlyBranches bool, err error) {
+	rest, found, err := cutBranches(line)
+	if found && strings.TrimSpace(rest) == "" {
+		return "", true, err
+	}
+	for _, t := range tails {
+		if i := strings.Index(rest, t); i > 0 && strings.TrimSpace(rest[:i]) != "" {
+			rest = rest[:i]
+		}
+	}
+	return rest, false, err
+}
+
 // cutBranches cuts off what -F brstack, brstacksym and brstackoff show at the end of the line of a
 // sample: branches, the newest first, as in
 //
