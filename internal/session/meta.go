@@ -22,6 +22,7 @@ func (r *run) meta(start time.Time, duration time.Duration) profile.Meta {
 		Scope: r.options.Target.String(),
 	}
 	r.subject.Describe(&m)
+	m.Unmeasured = r.unmeasured()
 	if cpus, err := perfevent.OnlineCPUs(); err == nil {
 		m.CPUs = len(cpus)
 	}

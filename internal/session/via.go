@@ -11,6 +11,7 @@ import (
 	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 )
 
@@ -47,7 +48,7 @@ func (o *Options) preparePerf(what source.Subject) error {
 		return usage.Errorf("perf events alone measure neither off-CPU time nor idle CPUs")
 	case o.Target.Scope == target.System || o.Target.Scope == target.Cgroup:
 		return usage.Errorf("perf events alone measure only your own processes: choose some with %s, or give a command", usage.Process)
-	case o.KernelOnly:
+	case o.KernelOnly || len(m.Specs) > 0 && m.Specs[0].ExcludeUser:
 		return usage.Errorf("perf events alone see no kernel code")
 	case o.Times:
 		return usage.Errorf("perf events alone record no times of samples")
@@ -95,22 +96,53 @@ func (r *run) loadPerf() error {
 	if _, ok := r.subject.Times(); ok && o.hasTimes() {
 		o.warn("the output has no times of samples, since perf events alone record none")
 	}
-	r.tracker.ListenTo(s, o.Target.PIDs)
+	pids, err := s.Targets()
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	r.tracker.ListenTo(s, pids)
 	s.Track(r.tracker.Processes)
 	r.tracker.Processes.OnMapped(r.noteMapped)
 	r.sources = []source.Source{s}
 	return nil
 }
 
-// unsampledLines says how much of the target's CPU time could not be sampled.
-func (r *run) unsampledLines() (lines []string) {
-	_ = source.Each(r.sources, func(s interface {
-		Unsampled() (all, unsampled time.Duration)
-	}) error {
-		if all, unsampled := s.Unsampled(); onCPU(r.subject).Specs[0].IsTime() && unsampled > 0 {
-			lines = append(lines, fmt.Sprintf("user code only: %.2f s of %.2f s of CPU time was in the kernel, and not sampled", unsampled.Seconds(), all.Seconds()))
+// maxDepartures limits the processes that the summary names as no longer sampled.
+const maxDepartures = 3
+
+// unmeasured returns what perf events alone could not see, in lines of text, nil for BPF programs.
+func (r *run) unmeasured() (lines []string) {
+	_ = source.Each(r.sources, func(s *perfring.Source) error {
+		u := s.Unmeasured()
+		lines = append(lines, userCodeOnly(u, r.options.Every == 0, onCPU(r.subject).Between()))
+		if u.Without > 0 {
+			lines = append(lines, fmt.Sprintf("%d of %d threads were not measured: each takes an open file for each CPU, and fulgur opens up to %d of them: raise the limit with ulimit -n", u.Without, u.Threads, u.Limit))
+		}
+		if n := len(u.Refused); n > 0 {
+			lines = append(lines, fmt.Sprintf("%s with other privileges could not be measured, first process %d", plain.Count(uint64(n), "child process"), u.Refused[0]))
+		}
+		for _, d := range u.Departures[:min(len(u.Departures), maxDepartures)] {
+			lines = append(lines, fmt.Sprintf("process %d and its children were not sampled from %.2f s on: it ran %s, which has other privileges, or is not readable", d.PID, d.After.Seconds(), plain.Terminal(d.Comm)))
+		}
+		if more := int(u.Departed) - maxDepartures; more > 0 {
+			lines = append(lines, fmt.Sprintf("other processes that ran such programs: %d", more))
 		}
 		return nil
 	})
 	return lines
+}
+
+// userCodeOnly says how much of the target's CPU time was not sampled, if amounts are wanted. between is the time between two
+// samples.
+func userCodeOnly(u perfring.Unmeasured, amounts bool, between time.Duration) string {
+	line := "without CAP_BPF: user code only"
+	if !amounts || u.Unsampled == 0 {
+		return line
+	}
+	where := "in the kernel"
+	// Each of the threads that ended without a sample may have run nearly as long as that.
+	if 4*time.Duration(u.Brief)*between > u.Unsampled {
+		where += fmt.Sprintf(" or in %s that ended before the first sample", plain.Count(u.Brief, "thread"))
+	}
+	return fmt.Sprintf("%s; %.2f s of %.2f s of CPU time, %s, was not sampled", line, u.Unsampled.Seconds(), u.CPUTime.Seconds(), where)
 }

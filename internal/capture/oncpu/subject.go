@@ -112,13 +112,8 @@ func (m *Subject) checkClock(spec perfevent.Spec) error {
 // Times returns false for samples that do not represent time, but a fixed number
 // of events.
 func (m *Subject) Times() (source.Times, bool) {
-	var line source.Times
-	switch period := int64(m.Period); {
-	case m.Frequency > 0:
-		line.Interval = int64(time.Second) / int64(m.Frequency)
-	case m.Specs[0].IsTime():
-		line.Interval = period
-	default:
+	line := source.Times{Interval: int64(m.Between())}
+	if line.Interval == 0 {
 		return line, false
 	}
 	if !m.Specs[0].IsTime() {
@@ -194,15 +189,22 @@ func (m *Subject) WhyNothing() string {
 	return fmt.Sprintf("the target did not run%s: it only waited, or ran for less than %s", where, m.interval())
 }
 
+// Between returns the CPU time between two samples, 0 if they are not taken by time.
+func (m *Subject) Between() time.Duration {
+	switch {
+	case m.Frequency > 0:
+		return time.Second / time.Duration(m.Frequency)
+	case m.Specs[0].IsTime():
+		return time.Duration(m.Period)
+	}
+	return 0
+}
+
 // interval describes the time between two samples, as far as known.
 func (m *Subject) interval() string {
 	event := m.Specs[0]
 	if m.Period > 0 && !event.IsTime() {
 		return fmt.Sprintf("the %d %s between two samples", m.Period, event.Name)
 	}
-	between := time.Duration(m.Period)
-	if m.Frequency > 0 {
-		between = time.Second / time.Duration(m.Frequency)
-	}
-	return fmt.Sprintf("the %s between two samples", between.Round(10*time.Microsecond))
+	return fmt.Sprintf("the %s between two samples", m.Between().Round(10*time.Microsecond))
 }

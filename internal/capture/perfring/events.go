@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 
@@ -29,9 +30,13 @@ type events struct {
 	inherit bool
 	open    []*perfevent.Event
 	rings   map[int]ring
-	// threads has the threads with events of their own. owners has the thread of each of these events, by the event's ID.
-	threads map[int]bool
+	// threads has the processes of the threads with events of their own, and owners the threads by the IDs of these events.
+	threads map[int]int
 	owners  map[uint64]int
+	// found is the number of threads at the start. limit is the number of events that may be open, and without the number
+	// of threads that have none because of it. refused has the children whose privileges forbid events.
+	found, limit, without int
+	refused               map[int]bool
 	// smallest is the size of the smallest ring, in bytes.
 	smallest int
 }
@@ -44,7 +49,10 @@ type ring struct {
 
 // openEvents opens events, which sample at once: a disabled event would not report mappings.
 func openEvents(attr perfevent.Attr, t target.Target) (_ *events, err error) {
-	e := &events{attr: attr, inherit: t.Scope != target.Threads, rings: map[int]ring{}, threads: map[int]bool{}, owners: map[uint64]int{}}
+	e := &events{
+		attr: attr, inherit: t.Scope != target.Threads, limit: maxEvents(),
+		rings: map[int]ring{}, threads: map[int]int{}, owners: map[uint64]int{}, refused: map[int]bool{},
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())
@@ -57,37 +65,68 @@ func openEvents(attr perfevent.Attr, t target.Target) (_ *events, err error) {
 	if len(t.CPUs) > 0 {
 		cpus = slices.DeleteFunc(cpus, func(cpu int) bool { return !slices.Contains(t.CPUs, cpu) })
 	}
-	// If a thread starts after it could be listed, but before its parent's events are opened, it has no events until the
-	// next round lists it. If it starts later, it inherits the events, and if the next round lists it, it also gets events
-	// of its own: see [Source.isDouble].
+	// A thread that starts between the list and the open of its parent's events has none, but the next list has it. One that
+	// starts later inherits them, and if it is in the next list, gets events of its own, too: see [Source.isDouble].
+	seen := map[int]bool{}
 	for {
-		tids, err := threadsOf(t)
+		threads, err := threadsOf(t)
 		if err != nil {
 			return nil, err
 		}
-		fresh := slices.DeleteFunc(tids, func(tid int) bool { return e.threads[tid] })
+		fresh := slices.DeleteFunc(threads, func(one task) bool { return seen[one.tid] })
 		if len(fresh) == 0 {
 			break
 		}
-		for _, tid := range fresh {
-			e.threads[tid] = true
-			for _, cpu := range cpus {
-				if err := e.add(tid, cpu); err != nil {
-					return nil, err
-				}
+		if len(e.open)+len(fresh)*len(cpus) > e.limit {
+			busiestFirst(fresh)
+		}
+		for _, one := range fresh {
+			seen[one.tid] = true
+			has, err := e.addThread(one, cpus)
+			if err != nil {
+				return nil, err
+			}
+			if has {
+				e.threads[one.tid] = one.pid
 			}
 		}
 	}
-	if len(e.rings) == 0 {
+	e.found = len(seen)
+	switch {
+	case len(e.rings) == 0 && e.without > 0:
+		return nil, fmt.Errorf("perf events for %d CPUs: fulgur may open %d: raise the limit of open files with ulimit -n", len(cpus), e.limit)
+	case len(e.rings) == 0:
 		return nil, fmt.Errorf("%s: %w", t, target.ErrNotFound)
 	}
 	return e, nil
 }
 
+// maxEvents returns the number of events that may be open. The files that processes map take up to half of the files that
+// this process may open, and others some more.
+func maxEvents() int {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return math.MaxInt
+	}
+	return int(min(files.Cur, math.MaxInt32) / 8 * 3)
+}
+
+// task is a thread of a process.
+type task struct {
+	tid, pid int
+	// named is whether the target names it, or its process.
+	named bool
+}
+
 // threadsOf returns the current threads of a target.
-func threadsOf(t target.Target) (tids []int, err error) {
+func threadsOf(t target.Target) (threads []task, err error) {
 	if t.Scope == target.Threads {
-		return slices.Clone(t.TIDs), nil
+		for _, tid := range t.TIDs {
+			if status, err := procfs.Process(tid).Status(); err == nil { // otherwise it is gone
+				threads = append(threads, task{tid, status.TGID, true})
+			}
+		}
+		return threads, nil
 	}
 	pids := slices.Clone(t.PIDs)
 	if t.Children {
@@ -97,14 +136,50 @@ func threadsOf(t target.Target) (tids []int, err error) {
 		}
 		pids = append(pids, descendants...)
 	}
-	for _, pid := range pids {
-		more, err := procfs.Threads(pid)
+	for i, pid := range pids {
+		tids, err := procfs.Threads(pid)
 		if err != nil {
 			continue // it is gone
 		}
-		tids = append(tids, more...)
+		for _, tid := range tids {
+			threads = append(threads, task{tid, pid, i < len(t.PIDs)})
+		}
 	}
-	return tids, nil
+	return threads, nil
+}
+
+// busiestFirst sorts threads by the CPU time that they have used.
+func busiestFirst(threads []task) {
+	used := map[int]uint64{}
+	for _, one := range threads {
+		if stat, err := procfs.Thread(one.pid, one.tid).Stat(); err == nil {
+			used[one.tid] = stat.CPU
+		}
+	}
+	slices.SortStableFunc(threads, func(a, b task) int { return cmp.Compare(used[b.tid], used[a.tid]) })
+}
+
+// addThread opens the events of a thread on CPUs. It reports false if there are too many already, or if it is a thread of a
+// child with other privileges.
+func (e *events) addThread(t task, cpus []int) (has bool, err error) {
+	if e.refused[t.pid] {
+		return false, nil
+	}
+	if len(e.open)+len(cpus) > e.limit {
+		e.without++
+		return false, nil
+	}
+	for _, cpu := range cpus {
+		err := e.add(t.tid, cpu)
+		if errors.Is(err, unix.EACCES) && !t.named {
+			e.refused[t.pid] = true
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // add opens the event of a thread on a CPU. It does nothing if the thread has exited or the CPU is offline.
@@ -186,12 +261,13 @@ func (e *events) follow(online []int, t target.Target) error {
 		if _, ok := e.rings[cpu]; ok || len(t.CPUs) > 0 && !slices.Contains(t.CPUs, cpu) {
 			continue
 		}
-		tids, err := threadsOf(t)
+		threads, err := threadsOf(t)
 		if err != nil {
 			return err
 		}
-		for _, tid := range tids {
-			if err := e.add(tid, cpu); err != nil {
+		for _, one := range threads {
+			// Those that have inherited events stay without events of their own for [Source.isDouble]: they have none elsewhere.
+			if _, err := e.addThread(one, []int{cpu}); err != nil {
 				return err
 			}
 		}

@@ -109,7 +109,7 @@ func (s *Source) keep(record perfevent.Record) {
 	switch {
 	case ok && s.began.Load() == 0:
 		return
-	case ok && s.held.Load() > maxHeld:
+	case ok && (s.held.Load() > maxHeld || len(s.reading.fresh) > maxFresh):
 		s.lost.Add(1)
 		return
 	case len(s.reading.fresh) > maxFresh:

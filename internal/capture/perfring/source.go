@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/maphash"
+	"maps"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -21,7 +22,6 @@ import (
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/perfevent"
-	"fulgur/internal/linux/procfs"
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -86,13 +86,8 @@ type Source struct {
 	lost    atomic.Uint64
 	ended   bool
 
-	// tasks has the names of threads, execs the epochs of processes, which change with fork and exec, and members the
-	// processes that are sampled, all as of the last record in order.
-	tasks   map[int][16]byte
-	execs   map[int]uint64
-	members map[int]bool
-	remaps  map[int]uint64 // changes of address spaces
-	renewed uint64         // calls of Renew
+	programs programs
+	renewed  uint64 // calls of Renew
 
 	samples, periods, throttled uint64
 	began                       atomic.Uint64 // when [Source.Enable] was called, CLOCK_MONOTONIC in ns; 0 before
@@ -122,8 +117,7 @@ func (s *sample) size() int64 {
 // Open opens events on the target. It keeps no samples until [Source.Enable].
 func Open(o Options) (_ *Source, err error) {
 	s := &Source{
-		options: o, counts: stacks.NewRecordedCounts(0), seed: maphash.MakeSeed(),
-		tasks: map[int][16]byte{}, execs: map[int]uint64{}, members: map[int]bool{}, remaps: map[int]uint64{},
+		options: o, counts: stacks.NewRecordedCounts(0), seed: maphash.MakeSeed(), programs: newPrograms(),
 	}
 	attr := o.Spec.Attr()
 	attr.ExcludeKernel = true
@@ -135,34 +129,13 @@ func Open(o Options) (_ *Source, err error) {
 	if s.events, err = openEvents(attr, o.Target); err != nil {
 		return nil, err
 	}
-	for tid := range s.events.threads {
-		s.tasks[tid] = nameOf(tid)
-	}
-	pids := o.Target.PIDs
-	if o.Target.Scope == target.Threads {
-		pids = target.ProcessesOf(o.Target.TIDs)
-	} else if o.Target.Children {
-		descendants, err := target.Descendants(pids)
-		if err != nil {
-			return nil, errors.Join(err, s.events.close())
-		}
-		pids = append(slices.Clone(pids), descendants...)
-	}
-	for _, pid := range pids {
-		s.members[pid] = true
+	for tid, pid := range s.events.threads {
+		s.programs.of(pid).thread(tid)
 	}
 	s.codes = unwindmap.NewCodes(o.Finder, int(cmp.Or(o.TableBytes, defaultTableBytes)))
 	s.walker = stackcopy.New(unwindmap.Machine, s.find)
 	s.startReading()
 	return s, nil
-}
-
-// nameOf returns the current name of a thread.
-func nameOf(tid int) (name [16]byte) {
-	if stat, err := procfs.Process(tid).Stat(); err == nil {
-		copy(name[:len(name)-1], stat.Comm)
-	}
-	return name
 }
 
 // Track sets the table of processes, which gets the records of s.
@@ -185,7 +158,7 @@ func (s *Source) Drain(fn func(perfevent.Record)) (uint64, error) {
 		case perfevent.Throttle:
 			s.throttled++
 		default:
-			s.follow(r)
+			s.apply(r)
 			fn(r)
 		}
 	}
@@ -193,53 +166,53 @@ func (s *Source) Drain(fn func(perfevent.Record)) (uint64, error) {
 	return 0, err // samples are lost more often than mappings, and s counts both
 }
 
+// apply notes what a record says.
+func (s *Source) apply(r perfevent.Record) {
+	s.programs.apply(r, s.beganAt())
+	if end, ok := r.(perfevent.Exit); ok {
+		delete(s.events.threads, end.TID)
+	}
+}
+
 // take puts a sample of the target into the queue.
 func (s *Source) take(r perfevent.Sample) {
+	if !s.measures(r.PID) || r.Time < s.beganAt() {
+		s.held.Add(-(&sample{Sample: r}).size())
+		return
+	}
 	if s.isDouble(r) {
 		s.double += r.Period
-	}
-	if !s.members[r.PID] || r.Time < s.began.Load() || s.isDouble(r) {
 		s.held.Add(-(&sample{Sample: r}).size())
 		return
 	}
 	s.samples++
 	s.periods += r.Period
-	s.queue = append(s.queue, sample{Sample: r, comm: s.tasks[r.TID], epoch: s.execs[r.PID]})
+	p := s.programs.of(r.PID)
+	t := p.thread(r.TID)
+	t.sampled = true
+	s.queue = append(s.queue, sample{Sample: r, comm: t.name, epoch: p.epoch})
 	s.queued++
 }
 
-// isDouble reports whether a sample is of an event that its thread inherited although the thread has events of its own.
-func (s *Source) isDouble(r perfevent.Sample) bool {
-	owner, known := s.events.owners[r.ID]
-	return known && owner != r.TID && s.events.threads[r.TID]
+// measures reports whether a process that has events belongs to the target. Its children inherit them in any case.
+func (s *Source) measures(pid int) bool {
+	t := s.options.Target
+	return t.Scope == target.Threads || t.Children || slices.Contains(t.PIDs, pid)
 }
 
-// follow notes what a record says about names and processes.
-func (s *Source) follow(r perfevent.Record) {
-	switch r := r.(type) {
-	case perfevent.Comm:
-		var name [16]byte
-		copy(name[:len(name)-1], r.Comm)
-		s.tasks[r.TID] = name
-		if r.Exec {
-			s.execs[r.PID]++
-		}
-	case perfevent.Fork:
-		s.tasks[r.TID] = s.tasks[r.PTID]
-		if r.PID != r.PPID {
-			s.execs[r.PID]++ // the ID may be used again
-			if s.options.Target.Children && s.members[r.PPID] {
-				s.members[r.PID] = true
-			}
-		}
-	case perfevent.Exit:
-		delete(s.tasks, r.TID)
-		delete(s.events.threads, r.TID)
-		if r.PID == r.TID && !slices.Contains(s.options.Target.PIDs, r.PID) {
-			// Other threads may outlive the first one, but in hardly any program do they.
-			delete(s.members, r.PID)
-		}
+// beganAt returns when [Source.Enable] was called, CLOCK_MONOTONIC in ns, math.MaxUint64 before.
+func (s *Source) beganAt() uint64 {
+	if began := s.began.Load(); began > 0 {
+		return began
 	}
+	return math.MaxUint64
+}
+
+// isDouble reports whether a sample is of an event that a thread with events of its own has inherited as well.
+func (s *Source) isDouble(r perfevent.Sample) bool {
+	owner, known := s.events.owners[r.ID]
+	_, own := s.events.threads[r.TID]
+	return known && owner != r.TID && own
 }
 
 // find implements the walker's search for code.
@@ -292,17 +265,20 @@ func (w *walked) ReadTo(_ uint64, fn func(record []byte) error) error {
 // walkReady walks the samples whose tables are ready, and those that are older than limit, in ns, or use too much memory.
 func (s *Source) walkReady(fn func(record []byte) error, limit uint64) (err error) {
 	now := monotonic.Now()
-	left := s.queue[:0]
-	for i := range s.queue {
-		one := &s.queue[i]
+	// A walk may read the mappings of a process, which drains the rings and so adds samples to the queue.
+	todo := s.queue
+	s.queue = nil
+	left := todo[:0]
+	for i := range todo {
+		one := &todo[i]
 		if err != nil || !s.walk(one, s.held.Load() > maxHeld/2 || now > one.Time+limit, func(record []byte) { err = fn(record) }) {
 			left = append(left, *one)
 			continue
 		}
 		s.held.Add(-one.size())
 	}
-	clear(s.queue[len(left):])
-	s.queue = left
+	clear(todo[len(left):])
+	s.queue = append(left, s.queue...)
 	return err
 }
 
@@ -322,7 +298,7 @@ func (s *Source) walk(one *sample, force bool, fn func(record []byte)) bool {
 	}
 	record := bpf.StackRecord{
 		Type: uint32(bpf.RecordStack), Time: one.Time, Pid: uint32(one.PID), Tid: uint32(one.TID), Comm: one.comm,
-		Epoch: one.epoch<<16 + s.remaps[one.PID], UserEnd: uint8(end),
+		Epoch: one.epoch, UserEnd: uint8(end),
 	}
 	limit := bpf.MaxDepth
 	if s.options.MaxDepth > 0 {
@@ -395,11 +371,39 @@ func (s *Source) Needed() uint64 {
 	return s.queue[0].Time
 }
 
-// Unsampled returns the CPU time of the target, and the part of it that was in the kernel, where nothing is sampled. Both
-// are known after [Source.Detach], and only for clocks. Lost samples count as taken, with the mean period.
-func (s *Source) Unsampled() (all, unsampled time.Duration) {
-	taken := s.periods + s.lost.Load()*(s.periods/max(s.samples, 1))
-	return time.Duration(s.total), time.Duration(s.total - min(s.total, taken))
+// Unmeasured is what a [Source] could not see.
+type Unmeasured struct {
+	// CPUTime is the CPU time of the target, and Unsampled the part of it in which no sample could be taken, since it was in
+	// the kernel, or of one of the Brief threads that ended without a sample. Lost samples count as taken, with the mean
+	// period. Both are 0 for other events than clocks, and before [Source.Detach].
+	CPUTime, Unsampled time.Duration
+	Brief              uint64
+	// Departures are the first processes whose samples ended before they did, and Departed is the number of all.
+	Departures []Departure
+	Departed   uint64
+	// Refused are the children that could not be sampled at all, in ascending order.
+	Refused []int
+	// Without is the number of threads that could not be sampled since each takes an event for each CPU, and no more than
+	// Limit events may be open. The target had Threads threads.
+	Without, Threads, Limit int
+}
+
+// Unmeasured returns what s could not see so far.
+func (s *Source) Unmeasured() Unmeasured {
+	e := s.events
+	u := Unmeasured{
+		Brief: s.programs.unseen, Departures: slices.Clone(s.programs.departures), Departed: s.programs.departed,
+		Refused: slices.Sorted(maps.Keys(e.refused)), Without: e.without, Threads: e.found, Limit: e.limit,
+	}
+	for i := range u.Departures {
+		d, began := &u.Departures[i], s.beganAt()
+		d.After = time.Duration(max(d.at, began) - began)
+	}
+	if s.options.Spec.IsTime() && s.ended {
+		taken := s.periods + s.lost.Load()*(s.periods/max(s.samples, 1))
+		u.CPUTime, u.Unsampled = time.Duration(s.total), time.Duration(s.total-min(s.total, taken))
+	}
+	return u
 }
 
 // Attach implements [source.Source]: [Open] has attached it.
@@ -444,7 +448,9 @@ func (s *Source) FollowCPUs(online []int) error {
 
 // Remap implements [source.Source].
 func (s *Source) Remap(pid int) error {
-	s.remaps[pid]++
+	if p := s.programs.running[pid]; p != nil {
+		p.epoch = s.programs.epoch()
+	}
 	return nil
 }
 
@@ -455,12 +461,8 @@ func (s *Source) Renew() error {
 }
 
 // Targets implements [source.Source].
-func (s *Source) Targets() (pids []int, err error) {
-	for pid := range s.members {
-		pids = append(pids, pid)
-	}
-	slices.Sort(pids)
-	return pids, nil
+func (s *Source) Targets() ([]int, error) {
+	return slices.DeleteFunc(s.programs.pids(), func(pid int) bool { return !s.measures(pid) }), nil
 }
 
 // Counts implements [source.Source].

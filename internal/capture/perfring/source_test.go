@@ -2,15 +2,24 @@ package perfring
 
 import (
 	"encoding/binary"
+	"hash/maphash"
 	"math"
+	"os"
+	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bpf"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/procfs"
+	"fulgur/internal/process"
 	"fulgur/internal/unwind"
+	"fulgur/internal/unwind/stackcopy"
+	"fulgur/internal/unwind/unwindmap"
 	"fulgur/internal/unwind/unwindtest"
 )
 
@@ -45,14 +54,9 @@ func TestChain(t *testing.T) {
 
 // testSource returns a source without events.
 func testSource(t target.Target) *Source {
-	s := &Source{
-		options: Options{Target: t}, tasks: map[int][16]byte{}, execs: map[int]uint64{}, members: map[int]bool{}, remaps: map[int]uint64{},
-	}
-	s.events = &events{threads: map[int]bool{7: true, 8: true}, owners: map[uint64]int{1: 7, 2: 8}}
+	s := &Source{options: Options{Target: t}, programs: newPrograms(), seed: maphash.MakeSeed()}
+	s.events = &events{threads: map[int]int{7: 7, 8: 7}, owners: map[uint64]int{1: 7, 2: 8}}
 	s.began.Store(5)
-	for _, pid := range t.PIDs {
-		s.members[pid] = true
-	}
 	return s
 }
 
@@ -65,34 +69,36 @@ func TestFollow(t *testing.T) {
 			s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, ID: uint64(min(tid-6, 2)), PID: pid, TID: tid, Period: 10})
 		}
 		s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 4}, ID: 1, PID: 7, TID: 7, Period: 10}) // before the start
-		s.follow(perfevent.Comm{PID: 7, TID: 7, Comm: "first"})
+		s.apply(perfevent.Comm{PID: 7, TID: 7, Comm: "first"})
 		take(7, 7)
-		s.follow(perfevent.Comm{PID: 7, TID: 7, Comm: "a name of more than 15 bytes", Exec: true})
+		s.apply(perfevent.Comm{PID: 7, TID: 7, Comm: "a name of more than 15 bytes", Exec: true})
 		take(7, 7)
-		s.follow(perfevent.Fork{PID: 7, PPID: 7, TID: 8, PTID: 7})
-		s.follow(perfevent.Comm{PID: 7, TID: 8, Comm: "thread"})
+		s.apply(perfevent.Fork{PID: 7, PPID: 7, TID: 8, PTID: 7})
+		s.apply(perfevent.Comm{PID: 7, TID: 8, Comm: "thread"})
 		take(7, 8)
 		s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, ID: 1, PID: 7, TID: 8, Period: 10}) // by its parent's event, too
-		s.follow(perfevent.Fork{PID: 9, PPID: 7, TID: 9, PTID: 8})
+		s.apply(perfevent.Fork{PID: 9, PPID: 7, TID: 9, PTID: 8})
 		take(9, 9)
-		s.follow(perfevent.Exit{PID: 9, PPID: 7, TID: 9, PTID: 7})
-		take(9, 9)
+		s.apply(perfevent.Exit{PID: 9, PPID: 7, TID: 9, PTID: 7})
+		if pids, _ := s.Targets(); !slices.Equal(pids, []int{7}) {
+			t.Errorf("got the processes %v after a child has ended, want 7", pids)
+		}
 		type seen struct {
-			PID   int
-			Comm  string
-			Epoch uint64
+			PID     int
+			Comm    string
+			Program int // among those seen so far
 		}
 		want := []seen{{7, "first", 0}, {7, "a name of more ", 1}, {7, "thread", 1}}
 		if children {
-			want = append(want, seen{9, "thread", 1})
+			want = append(want, seen{9, "thread", 2})
 		}
 		var got []seen
+		var epochs []uint64
 		for _, q := range s.queue {
-			n := 0
-			for q.comm[n] != 0 {
-				n++
+			if !slices.Contains(epochs, q.epoch) {
+				epochs = append(epochs, q.epoch)
 			}
-			got = append(got, seen{q.PID, string(q.comm[:n]), q.epoch})
+			got = append(got, seen{q.PID, comm(q.comm), slices.Index(epochs, q.epoch)})
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("children %v (-want +got):\n%s", children, diff)
@@ -106,17 +112,160 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Lost samples count as taken, and the rest of the counter as time in the kernel.
-func TestUnsampled(t *testing.T) {
+// Programs never share an epoch: addresses of theirs with the same epoch would get the same names.
+func TestEpochs(t *testing.T) {
+	s := testSource(target.Target{Scope: target.Command, PIDs: []int{7}, Children: true})
+	epochs := map[uint64]bool{}
+	note := func(pid int) {
+		t.Helper()
+		if e := s.programs.of(pid).epoch; epochs[e] {
+			t.Errorf("process %d has epoch %d again", pid, e)
+		} else {
+			epochs[e] = true
+		}
+	}
+	note(7)
+	for _, pid := range []int{20, 21} { // the same steps in two children
+		s.apply(perfevent.Fork{PID: pid, PPID: 7, TID: pid, PTID: 7})
+		note(pid)
+		s.apply(perfevent.Comm{PID: pid, TID: pid, Comm: "child", Exec: true})
+		note(pid)
+		if err := s.Remap(pid); err != nil {
+			t.Error(err)
+		}
+		note(pid)
+	}
+	s.apply(perfevent.Exit{PID: 20, PPID: 7, TID: 20, PTID: 7})
+	s.apply(perfevent.Fork{PID: 20, PPID: 21, TID: 20, PTID: 21})
+	note(20)
+}
+
+// A process whose first thread ends lives on with the others, one of which may execute another program.
+func TestFirstThreadEnds(t *testing.T) {
+	s := testSource(target.Target{Scope: target.Command, PIDs: []int{7}, Children: true})
+	s.apply(perfevent.Fork{PID: 9, PPID: 7, TID: 9, PTID: 7})
+	s.apply(perfevent.Fork{PID: 9, PPID: 9, TID: 10, PTID: 9})
+	s.apply(perfevent.Exit{PID: 9, PPID: 7, TID: 9, PTID: 7})
+	if pids, _ := s.Targets(); !slices.Equal(pids, []int{7, 9}) && !slices.Equal(pids, []int{9}) {
+		t.Errorf("got the processes %v, want 9 among them", pids)
+	}
+	s.apply(perfevent.Comm{PID: 9, TID: 9, Comm: "other", Exec: true})
+	s.apply(perfevent.Mmap2{PID: 9, TID: 9})
+	s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 6}, PID: 9, TID: 9, Period: 10})
+	if len(s.queue) != 1 || comm(s.queue[0].comm) != "other" {
+		t.Errorf("got the samples %+v, want one of the new program", s.queue)
+	}
+	s.apply(perfevent.Exit{PID: 9, PPID: 7, TID: 9, PTID: 7})
+	if pids, _ := s.Targets(); slices.Contains(pids, 9) {
+		t.Errorf("got the processes %v after the last thread has ended", pids)
+	}
+}
+
+// The kernel ends the samples of a process that executes a program with other privileges. Other programs map code
+// before they end.
+func TestDepartures(t *testing.T) {
+	s := testSource(target.Target{Scope: target.Command, PIDs: []int{7}, Children: true})
+	run := func(pid int, name string, records ...perfevent.Record) {
+		s.apply(perfevent.Fork{Stamp: perfevent.Stamp{Time: 6}, PID: pid, PPID: 7, TID: pid, PTID: 7})
+		s.apply(perfevent.Comm{Stamp: perfevent.Stamp{Time: 7}, PID: pid, TID: pid, Comm: name, Exec: true})
+		for _, r := range records {
+			s.apply(r)
+		}
+		s.apply(perfevent.Exit{Stamp: perfevent.Stamp{Time: 8}, PID: pid, PPID: 7, TID: pid, PTID: 7})
+	}
+	run(8, "short", perfevent.Mmap2{PID: 8, TID: 8})
+	run(9, "lost", perfevent.Lost{N: 1}) // perhaps of its mappings
+	run(10, "sudo")
+	for pid := range 2 * maxDepartures {
+		run(100+pid, "su")
+	}
+	u := s.Unmeasured()
+	want := Departure{PID: 10, Comm: "sudo", After: 3, at: 8}
+	if len(u.Departures) != maxDepartures || u.Departures[0] != want || u.Departed != 1+2*maxDepartures {
+		t.Errorf("got %+v, want %+v first, of %d", u, want, 1+2*maxDepartures)
+	}
+	if u.Brief != 2 {
+		t.Errorf("got %d threads that ended without a sample, want 2", u.Brief)
+	}
+	if pids, _ := s.Targets(); !slices.Equal(pids, []int{7}) {
+		t.Errorf("got the processes %v, want only 7", pids)
+	}
+}
+
+// Lost samples count as taken, and all else that the counter has as unsampled.
+func TestUnmeasured(t *testing.T) {
 	s := testSource(target.Target{})
-	s.samples, s.periods, s.total = 4, 40, 100
+	clock, err := perfevent.ParseEvent("cpu-clock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.options.Spec, s.samples, s.periods, s.total = clock, 4, 40, 100
 	s.lost.Store(2)
-	if all, unsampled := s.Unsampled(); all != 100 || unsampled != 40 {
-		t.Errorf("got %d of %d, want 40 of 100", unsampled, all)
+	if u := s.Unmeasured(); u.CPUTime != 0 {
+		t.Errorf("got %d before the end, want none", u.CPUTime)
+	}
+	s.ended = true
+	if u := s.Unmeasured(); u.CPUTime != 100 || u.Unsampled != 40 {
+		t.Errorf("got %d of %d, want 40 of 100", u.Unsampled, u.CPUTime)
 	}
 	s.total = 50 // the last period has not ended
-	if _, unsampled := s.Unsampled(); unsampled != 0 {
-		t.Errorf("got %d, want none", unsampled)
+	if u := s.Unmeasured(); u.Unsampled != 0 {
+		t.Errorf("got %d, want none", u.Unsampled)
+	}
+}
+
+// A walk that reads the mappings of a process drains the rings, whose samples wait for the next walk.
+func TestWalkDrains(t *testing.T) {
+	pid := os.Getpid()
+	s := testSource(target.Target{Scope: target.Processes, PIDs: []int{pid}})
+	one := perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, PID: pid, TID: pid, Period: 10}
+	drained := false
+	s.processes = process.NewTable(process.Options{Sync: func() {
+		drained = true
+		s.take(one)
+	}})
+	defer s.processes.Close()
+	s.codes = unwindmap.NewCodes(nil, 1<<30)
+	defer s.codes.Close()
+	s.walker = stackcopy.New(unwindmap.Machine, s.find)
+	s.take(one)
+	walked := 0
+	walk := func() {
+		if err := s.walkReady(func([]byte) error { walked++; return nil }, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if walk(); !drained || walked != 1 || len(s.queue) != 1 {
+		t.Errorf("drained %v, walked %d samples, %d wait: want 1 and 1", drained, walked, len(s.queue))
+	}
+	if walk(); walked != 2 || len(s.queue) != 0 {
+		t.Errorf("walked %d samples in all, %d wait: want 2 and none", walked, len(s.queue))
+	}
+}
+
+// The kernel's limit of open files limits the events. The busiest threads have theirs first.
+func TestTooManyThreads(t *testing.T) {
+	e := &events{limit: 3, refused: map[int]bool{}, rings: map[int]ring{}, owners: map[uint64]int{}}
+	for range 2 {
+		if has, err := e.addThread(task{tid: os.Getpid(), pid: os.Getpid()}, []int{0, 1, 2, 3}); has || err != nil {
+			t.Errorf("got %v, %v beyond the limit", has, err)
+		}
+	}
+	if e.without != 2 || len(e.open) != 0 {
+		t.Errorf("got %d threads without events, and %d events, want 2 and none", e.without, len(e.open))
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	busy := task{tid: unix.Gettid(), pid: os.Getpid()}
+	for stat := (procfs.Stat{}); stat.CPU == 0; {
+		var err error
+		if stat, err = procfs.Thread(busy.pid, busy.tid).Stat(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	threads := []task{{tid: 1 << 30, pid: 1 << 30}, busy}
+	if busiestFirst(threads); threads[0] != busy {
+		t.Errorf("got %+v first", threads[0])
 	}
 }
 

@@ -50,6 +50,7 @@ type info struct {
 	Losses    map[string]uint64 `json:"losses,omitempty"` // by [profile.Loss.String]
 	Stripped  []stripped        `json:"stripped,omitempty"`
 	Omitted   int               `json:"stripped_omitted,omitempty"`
+	Left      []string          `json:"unmeasured,omitempty"`
 	Every     *interval         `json:"every,omitempty"`
 	Value     string            `json:"value,omitempty"`
 	Guessed   bool              `json:"value_guessed,omitempty"`
@@ -83,7 +84,7 @@ func Text(p *profile.Profile) string {
 		Command:   m.Command, Scope: m.Scope, Event: m.Event, Frequency: m.Frequency, Requested: m.RequestedFrequency, Reduction: m.Reduction, Unnamed: m.NamesOmitted,
 		Period: m.Period, PerCPU: m.PerCPU, Grouping: m.Grouping.String(), Label: m.GroupLabel,
 		Duration: int64(m.Duration), Host: m.Host, Kernel: m.Kernel, Arch: m.Arch, CPUs: m.CPUs, CPUName: m.CPUName, Memory: m.Memory,
-		Losses: map[string]uint64{}, Omitted: m.Stripped.Omitted,
+		Losses: map[string]uint64{}, Omitted: m.Stripped.Omitted, Left: m.Unmeasured,
 		Comments: m.Comments, DocURL: m.DocURL, Drop: m.DropFrames, Keep: m.KeepFrames,
 	}
 	i.Value, i.Guessed = m.Value, m.ValueGuessed
@@ -155,6 +156,7 @@ func Parse(text string) (m profile.Meta, l profile.Losses, err error) {
 		m.Stripped.Files = append(m.Stripped.Files, profile.Stripped(f))
 	}
 	m.Stripped.Omitted = max(i.Omitted, 0)
+	m.Unmeasured = profile.ShortComments(i.Left)
 	for cause := range l {
 		l[cause] = i.Losses[profile.Loss(cause).String()]
 	}

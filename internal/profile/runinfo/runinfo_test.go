@@ -18,7 +18,8 @@ func full() *profile.Profile {
 		Command: "fulgur profile -F 99 10", Scope: "pid 42", Event: "cycles", Frequency: 9, RequestedFrequency: 99, Reduction: 8, NamesOmitted: true, Period: 7, PerCPU: true,
 		Start: time.Unix(0, 1234567890123456789), Duration: 10 * time.Second,
 		Host: "h\x1b[2J\u009b\u202e\u2028é😀\x7f", Kernel: "6.12.0", Arch: "x86_64", CPUs: 4, CPUName: "CPU", Memory: 1 << 60,
-		Stripped: profile.StrippedFiles{Omitted: 3, Files: []profile.Stripped{{Path: "/lib/a.so", BuildID: "ab", Exports: true, Samples: 5, Remedy: "install a-dbgsym"}}},
+		Stripped:   profile.StrippedFiles{Omitted: 3, Files: []profile.Stripped{{Path: "/lib/a.so", BuildID: "ab", Exports: true, Samples: 5, Remedy: "install a-dbgsym"}}},
+		Unmeasured: []string{"without CAP_BPF: user code only", "2 of 3 threads were not measured"},
 	}}
 	for cause := range p.Losses {
 		p.Losses[cause] = uint64(cause) + 1

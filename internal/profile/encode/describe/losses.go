@@ -16,7 +16,8 @@ import (
 // Loss is what a profile lacks, or nearly lacked, for one cause. Its JSON is stable, see
 // docs/report.md.
 type Loss struct {
-	// Cause is the name of a [profile.Loss], or "stripped" for a file without symbols.
+	// Cause is the name of a [profile.Loss], "stripped" for a file without symbols, or "unmeasured" for what the way
+	// of measuring left out.
 	Cause string `json:"cause"`
 	// What is the loss and its amount: "3 samples lost", "3 of 100 samples in unnamed functions".
 	What string `json:"what"`
@@ -36,10 +37,15 @@ func (l Loss) Why() string { return strings.Trim(l.Effect+"; "+l.Remedy, "; ") }
 // String returns the loss in a line.
 func (l Loss) String() string { return strings.TrimSuffix(l.What+": "+l.Why(), ": ") }
 
-// Of returns all that p lacks, the gravest first, and then its files without symbols.
+// Of returns all that p lacks: what was not measured, the losses, the gravest first, and the files without symbols.
 func Of(p *profile.Profile) []Loss {
 	noun := NounOfProfile(p)
-	return append(LossesIn(p.Losses, noun, Samples(p)), Stripped(p.Meta.Stripped, noun)...)
+	var all []Loss
+	for _, line := range p.Meta.Unmeasured {
+		all = append(all, Loss{Cause: unmeasured, What: plain.Terminal(line)})
+	}
+	all = append(all, LossesIn(p.Losses, noun, Samples(p))...)
+	return append(all, Stripped(p.Meta.Stripped, noun)...)
 }
 
 // Remedy returns the remedy of a cause, "" if there is none.
@@ -254,8 +260,11 @@ var causes = [profile.NumLosses]cause{
 		"nothing is missing", do("raise %s", usage.RingSize), stackend.None, Noun{}},
 }
 
-// stripped is the cause of files without symbols.
-const stripped = "stripped"
+// Causes that are no [profile.Loss].
+const (
+	stripped   = "stripped"
+	unmeasured = "unmeasured"
+)
 
 // Stripped describes the files of a profile that lack symbols. of is the noun for samples.
 func Stripped(s profile.StrippedFiles, of Noun) []Loss {
