@@ -79,6 +79,8 @@ const (
 	LossNotGrowing
 	// LossCopy: samples whose user stack was copied only in part.
 	LossCopy
+	// LossBeyondCopy: the same, in a measurement by perf events alone.
+	LossBeyondCopy
 	// LossDeferred: samples whose user stack was left for later, and was not recorded.
 	LossDeferred
 	// LossUnlabeled: samples whose labels had no room.
@@ -164,6 +166,7 @@ var lossNames = [NumLosses]string{
 	LossNoMapping:           "no_mapping",
 	LossNotGrowing:          "not_growing",
 	LossCopy:                "copy",
+	LossBeyondCopy:          "beyond_copy",
 	LossDeferred:            "deferred",
 	LossUnlabeled:           "unlabeled",
 	LossUnsearched:          "unsearched",

@@ -295,6 +295,8 @@ func (s *Source) walk(one *sample, force bool, fn func(record []byte)) bool {
 		return false
 	case s.lacks:
 		end = stackend.NotReady
+	case end == stackend.Copy:
+		end = stackend.BeyondCopy
 	}
 	record := bpf.StackRecord{
 		Type: uint32(bpf.RecordStack), Time: one.Time, Pid: uint32(one.PID), Tid: uint32(one.TID), Comm: one.comm,

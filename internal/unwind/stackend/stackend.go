@@ -58,6 +58,8 @@ const (
 	Lost = End(KernelSide) + iota
 	// Copy: perf record copied only a part of the stack, and the rest is not in it.
 	Copy
+	// BeyondCopy: fulgur copied only a part of the stack, as it does without BPF, and the rest is not in it.
+	BeyondCopy
 	// Deferred: perf record left the user stack for later, when the thread would return from the
 	// kernel, and has no record of it.
 	Deferred
@@ -71,7 +73,7 @@ var names = [...]string{
 	Complete: "complete", NoMapping: "no code mapped", NoTable: "no unwind table", Unsupported: "unsupported unwind rule",
 	Register: "register not known", NotGrowing: "stack does not grow", NotReady: "unwind tables not loaded yet",
 	Evicted: "unwind table evicted", Broken: "broken stack", Unseen: "before measurement", Late: "unwind table not made yet",
-	Lost: "stack lost", Copy: "end of stack copy", Deferred: "user stack not recorded",
+	Lost: "stack lost", Copy: "end of stack copy", BeyondCopy: "end of fulgur's stack copy", Deferred: "user stack not recorded",
 	Omitted: "callers missing in generated code",
 }
 

@@ -224,6 +224,8 @@ var causes = [profile.NumLosses]cause{
 		"the stack contradicts the unwind table", remedy{}, stackend.NotGrowing, Noun{}},
 	profile.LossCopy: {"user stack truncated", "user stacks truncated",
 		"at the end of the recorded copy", do("record larger copies with perf record --call-graph dwarf,65528"), stackend.Copy, Noun{}},
+	profile.LossBeyondCopy: {"user stack truncated", "user stacks truncated",
+		"longer than the part that perf events copy", do("run fulgur with sudo: BPF programs walk all of a stack"), stackend.BeyondCopy, Noun{}},
 	profile.LossDeferred: {"user stack missing", "user stacks missing",
 		"perf record deferred it and has no record of it: the thread did not return from the kernel, or a buffer was full", remedy{}, stackend.Deferred, Noun{}},
 	profile.LossUnwindFiles: {"file with unreadable unwind information", "files with unreadable unwind information",
