@@ -382,13 +382,17 @@ func report(stderr io.Writer, args []string, code int, err error) int {
 	}
 	_, _ = fmt.Fprintf(stderr, "fulgur: %s%s\n", plain.Error(err), remedy(err))
 	var notStarted *target.CommandError
+	var lacking *doctor.Error
 	switch {
 	case errors.As(err, new(usageError)), errors.Is(err, usage.Err):
 		_, _ = fmt.Fprintln(stderr, whereHelpIs(args))
 		return exitUsage
 	case errors.As(err, &notStarted):
 		return notStarted.ExitCode()
-	case errors.As(err, new(*doctor.Error)), errors.Is(err, branches.ErrNoHardware):
+	case errors.As(err, &lacking), errors.Is(err, branches.ErrNoHardware):
+		if lacking != nil && lacking.Instead() != "" {
+			_, _ = fmt.Fprintln(stderr, lacking.Instead())
+		}
 		_, _ = fmt.Fprintln(stderr, "Run fulgur doctor to see what works on this machine.")
 	}
 	return exitFailed

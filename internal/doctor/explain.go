@@ -11,6 +11,7 @@ import (
 
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/message/usage"
 )
 
 // Error reports why an operation cannot work, and the remedy.
@@ -33,6 +34,34 @@ func (e *Error) Error() string {
 		return e.Doing + ": " + first.String()
 	}
 	return fmt.Sprintf("%s needs %s: %s", e.Doing, capabilities(e.Problems), first.Remedy)
+}
+
+// Instead says in a sentence what this user can measure nevertheless, "" if that is nothing, or if the user has all privileges.
+func (e *Error) Instead() string {
+	f, err := Read()
+	if err != nil {
+		return ""
+	}
+	clock, err := perfevent.ParseEvent("cpu-clock")
+	if err != nil {
+		return ""
+	}
+	return f.instead(perfevent.TryUser(clock))
+}
+
+// instead is [Error.Instead]. tried is the error of an event of user code.
+func (f *Facts) instead(tried error) string {
+	privileged := f.Can(capability.BPF) && f.Can(capability.Perfmon) && !f.UserNamespace
+	own := fmt.Sprintf("fulgur profile measures the code of your own processes (%s) and commands", usage.Process)
+	switch {
+	case privileged:
+		return ""
+	case tried == nil:
+		return "Without privileges, " + own + "."
+	case refused(tried) && f.sysctl(sysctlParanoid, 2) > 2:
+		return "Without privileges, " + own + ", after: " + paranoidRemedy(f).Paste
+	}
+	return ""
 }
 
 // Unwrap returns e.Err.

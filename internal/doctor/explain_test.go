@@ -73,6 +73,32 @@ func TestExplain(t *testing.T) {
 
 // Capabilities of fulgur's file are not enough for everything that root can do. Neither the kernel
 // nor a security module is to blame.
+// Who may not load BPF programs can measure own processes, where the kernel permits perf events.
+func TestInstead(t *testing.T) {
+	works, after := "Without privileges, fulgur profile measures the code of your own processes (the process) and commands.", "commands, after: sudo sysctl kernel.perf_event_paranoid=2"
+	for _, test := range []struct {
+		machine string
+		tried   error
+		want    string
+	}{
+		{"a user", nil, works},
+		{"CAP_BPF", nil, works},
+		{"a rootless container", nil, works},
+		{"Debian's paranoia", syscall.EACCES, after},
+		{"a user", syscall.EACCES, ""}, // a seccomp filter
+		{"a user", syscall.ENOENT, ""},
+		{"root", nil, ""},
+	} {
+		f := machine(test.machine)
+		if test.machine == "Debian's paranoia" {
+			f.Effective = 0
+		}
+		if got := f.instead(test.tried); got != test.want && (test.want != after || !strings.HasSuffix(got, after)) {
+			t.Errorf("%s, %v: got %q, want %q", test.machine, test.tried, got, test.want)
+		}
+	}
+}
+
 func TestExplainLent(t *testing.T) {
 	f := machine("Ubuntu's paranoia, root")
 	f.Lent = capability.SetOf(capability.DACReadSearch)
