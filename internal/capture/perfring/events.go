@@ -27,6 +27,7 @@ const (
 // inherit. All events of a CPU share a ring.
 type events struct {
 	attr    perfevent.Attr
+	has     func(cpu int) bool
 	inherit bool
 	open    []*perfevent.Event
 	rings   map[int]ring
@@ -47,10 +48,10 @@ type ring struct {
 	owner *perfevent.Event
 }
 
-// openEvents opens events, which sample at once: a disabled event would not report mappings.
-func openEvents(attr perfevent.Attr, t target.Target) (_ *events, err error) {
+// openEvents opens events on the CPUs that has accepts. They sample at once: a disabled event would not report mappings.
+func openEvents(attr perfevent.Attr, has func(cpu int) bool, t target.Target) (_ *events, err error) {
 	e := &events{
-		attr: attr, inherit: t.Scope != target.Threads, limit: maxEvents(),
+		attr: attr, has: has, inherit: t.Scope != target.Threads, limit: maxEvents(),
 		rings: map[int]ring{}, threads: map[int]int{}, owners: map[uint64]int{}, refused: map[int]bool{},
 	}
 	defer func() {
@@ -62,9 +63,7 @@ func openEvents(attr perfevent.Attr, t target.Target) (_ *events, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(t.CPUs) > 0 {
-		cpus = slices.DeleteFunc(cpus, func(cpu int) bool { return !slices.Contains(t.CPUs, cpu) })
-	}
+	cpus = slices.DeleteFunc(cpus, func(cpu int) bool { return !has(cpu) })
 	// A thread that starts between the list and the open of its parent's events has none, but the next list has it. One that
 	// starts later inherits them, and if it is in the next list, gets events of its own, too: see [Source.isDouble].
 	seen := map[int]bool{}
@@ -82,11 +81,11 @@ func openEvents(attr perfevent.Attr, t target.Target) (_ *events, err error) {
 		}
 		for _, one := range fresh {
 			seen[one.tid] = true
-			has, err := e.addThread(one, cpus)
+			added, err := e.addThread(one, cpus)
 			if err != nil {
 				return nil, err
 			}
-			if has {
+			if added {
 				e.threads[one.tid] = one.pid
 			}
 		}
@@ -161,7 +160,7 @@ func busiestFirst(threads []task) {
 
 // addThread opens the events of a thread on CPUs. It reports false if there are too many already, or if it is a thread of a
 // child with other privileges.
-func (e *events) addThread(t task, cpus []int) (has bool, err error) {
+func (e *events) addThread(t task, cpus []int) (added bool, err error) {
 	if e.refused[t.pid] {
 		return false, nil
 	}
@@ -258,7 +257,7 @@ func (e *events) read(fn func(perfevent.Record)) (lost uint64, err error) {
 // follow opens events on CPUs that have come online, for the current threads.
 func (e *events) follow(online []int, t target.Target) error {
 	for _, cpu := range online {
-		if _, ok := e.rings[cpu]; ok || len(t.CPUs) > 0 && !slices.Contains(t.CPUs, cpu) {
+		if _, ok := e.rings[cpu]; ok || !e.has(cpu) {
 			continue
 		}
 		threads, err := threadsOf(t)

@@ -126,7 +126,7 @@ func Open(o Options) (_ *Source, err error) {
 	attr.UserRegs, attr.UserStack, attr.ExcludeKernelChain = perfevent.AllUserRegs, stackCopy, true
 	attr.Mmap2, attr.Comm, attr.CommExec, attr.Task = true, true, true, true
 	attr.SampleIDAll, attr.MonotonicClock = true, true
-	if s.events, err = openEvents(attr, o.Target); err != nil {
+	if s.events, err = openEvents(attr, o.has, o.Target); err != nil {
 		return nil, err
 	}
 	for tid, pid := range s.events.threads {
@@ -136,6 +136,11 @@ func Open(o Options) (_ *Source, err error) {
 	s.walker = stackcopy.New(unwindmap.Machine, s.find)
 	s.startReading()
 	return s, nil
+}
+
+// has reports whether to open the event on a CPU: only some may have it.
+func (o *Options) has(cpu int) bool {
+	return o.Spec.HasCPU(cpu) && (len(o.Target.CPUs) == 0 || slices.Contains(o.Target.CPUs, cpu))
 }
 
 // Track sets the table of processes, which gets the records of s.

@@ -1,0 +1,69 @@
+package session
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/perfring"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/message/usage"
+)
+
+// What perf events alone cannot measure is a usage error, rather than a part of it.
+func TestPreparePerf(t *testing.T) {
+	event := func(specs ...perfevent.Spec) *oncpu.Subject {
+		m := oncpu.New(oncpu.Config{Frequency: 99})
+		m.Specs = specs
+		return m
+	}
+	own := target.Target{Scope: target.Processes, PIDs: []int{1}}
+	core, atom := perfevent.Spec{Name: "cycles", CPUs: []int{0}}, perfevent.Spec{Name: "cycles", CPUs: []int{1}}
+	for name, test := range map[string]struct {
+		options Options
+		what    source.Subject
+		want    string
+	}{
+		"an event of each kind of CPU": {Options{Target: own}, event(core, atom), "has a cycles for each kind of CPU: choose cpu-clock"},
+		"the kernel":                   {Options{Target: own, KernelOnly: true}, event(), "no kernel code"},
+		"an event in the kernel":       {Options{Target: own}, event(perfevent.Spec{Name: "cycles", ExcludeUser: true}), "no kernel code"},
+		"the machine":                  {Options{}, event(), "only your own processes"},
+		"a cgroup":                     {Options{Target: target.Target{Scope: target.Cgroup}}, event(), "only your own processes"},
+		"each sample":                  {Options{Target: own}, streamed{untimed{event()}}, "do not write each one"},
+		"times":                        {Options{Target: own, Times: true}, event(), "no times"},
+		"idle CPUs":                    {Options{Target: own}, oncpu.New(oncpu.Config{Idle: true}), "only the CPU time of programs"},
+		"waits":                        {Options{Target: own}, newWall(oncpu.Config{}), "only the CPU time of programs"},
+	} {
+		if err := test.options.preparePerf(test.what); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want a usage error with %q", name, err, test.want)
+		}
+	}
+}
+
+// The line says where the missing time was, as far as that is known.
+func TestUserCodeOnly(t *testing.T) {
+	const line = "without CAP_BPF: user code only"
+	u := perfring.Unmeasured{CPUTime: 2910 * time.Millisecond, Unsampled: 310 * time.Millisecond}
+	for _, test := range []struct {
+		brief   uint64
+		amounts bool
+		want    string
+	}{
+		{0, true, line + "; 0.31 s of 2.91 s of CPU time, in the kernel, was not sampled"},
+		{7, true, line + "; 0.31 s of 2.91 s of CPU time, in the kernel, was not sampled"},
+		{8, true, line + "; 0.31 s of 2.91 s of CPU time, in the kernel or in 8 threads that ended before the first sample, was not sampled"},
+		{8, false, line},
+	} {
+		u.Brief = test.brief
+		if got := userCodeOnly(u, test.amounts, 10*time.Millisecond); got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
+	if got := userCodeOnly(perfring.Unmeasured{Brief: 9}, true, time.Second); got != line {
+		t.Errorf("got %q without clocks, want %q", got, line)
+	}
+}
