@@ -162,9 +162,9 @@ func (t *Tracker) unconfirmed(m *Membership) *Membership {
 }
 
 // Of returns the membership of a process at a time in ns (CLOCK_MONOTONIC). cgroup is the ID
-// of its version 2 cgroup, and epoch identifies the program that it executes.
+// of its version 2 cgroup, 0 if that is unknown, and epoch identifies the program that it executes.
 func (t *Tracker) Of(pid int, epoch, cgroup, at uint64) *Membership {
-	if t.mixed {
+	if t.mixed || cgroup == 0 {
 		if m := t.ofProcess(pid, epoch, at); m != nil {
 			return m
 		}

@@ -52,7 +52,7 @@ func (e *Error) Instead() string {
 // instead is [Error.Instead]. tried is the error of an event of user code.
 func (f *Facts) instead(tried error) string {
 	privileged := f.Can(capability.BPF) && f.Can(capability.Perfmon) && !f.UserNamespace
-	own := fmt.Sprintf("fulgur profile measures the code of your own processes (%s) and commands", usage.Process)
+	own := fmt.Sprintf("fulgur profile and fulgur top measure the code of your own processes (%s) and commands", usage.Process)
 	switch {
 	case privileged:
 		return ""

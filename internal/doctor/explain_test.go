@@ -75,7 +75,7 @@ func TestExplain(t *testing.T) {
 // nor a security module is to blame.
 // Who may not load BPF programs can measure own processes, where the kernel permits perf events.
 func TestInstead(t *testing.T) {
-	works, after := "Without privileges, fulgur profile measures the code of your own processes (the process) and commands.", "commands, after: sudo sysctl kernel.perf_event_paranoid=2"
+	works, after := "Without privileges, fulgur profile and fulgur top measure the code of your own processes (the process) and commands.", "commands, after: sudo sysctl kernel.perf_event_paranoid=2"
 	for _, test := range []struct {
 		machine string
 		tried   error

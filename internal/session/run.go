@@ -43,15 +43,16 @@ type run struct {
 	pipeline pipeline
 	queue    *queue
 
-	unkept    *uint64             // see [stacks.Store.Unkept]; nil until sampling starts
-	recorder  *recorder           // nil unless times are recorded
-	sampled   chan struct{}       // closed at the end of sampling; nil means never
-	ended     uint64              // end of sampling, CLOCK_MONOTONIC in ns
-	tidied    uint64              // when it was last tidied up, likewise
-	forgot    uint64              // when ended processes were last forgotten, likewise
-	closing   uint64              // end of the window that is being closed, likewise; 0 if there is none
-	owners    *containers.Tracker // nil unless asked for
-	keys      *otelcontext.Keys   // nil unless labels are asked for
+	unkept    *uint64                               // see [stacks.Store.Unkept]; nil until sampling starts
+	recorder  *recorder                             // nil unless times are recorded
+	sampled   chan struct{}                         // closed at the end of sampling; nil means never
+	ended     uint64                                // end of sampling, CLOCK_MONOTONIC in ns
+	tidied    uint64                                // when it was last tidied up, likewise
+	forgot    uint64                                // when ended processes were last forgotten, likewise
+	closing   uint64                                // end of the window that is being closed, likewise; 0 if there is none
+	owners    *containers.Tracker                   // nil unless asked for
+	keys      *otelcontext.Keys                     // nil unless labels are asked for
+	hosted    func(pid int, f *process.File) string // see [stacks.Store.Language]; nil unless stacks are native only
 	unwinder  unwinding.Unwinder
 	snapshots unwinding.Snapshots
 	children  *childWatch
@@ -143,11 +144,8 @@ func (r *run) loadBPF() error {
 		r.keys = otelcontext.NewKeys()
 		r.unwinder.Runtimes.ReadLabels(r.keys.Expect)
 	}
-	if as, ok := r.subject.Times(); ok && o.hasTimes() {
-		if r.recorder, err = newRecorder(as, o.UserOnly); err != nil {
-			return err
-		}
-		common.Timeline = true
+	if common.Timeline, err = r.startRecorder(); err != nil {
+		return err
 	}
 	common.ByCgroup, r.tracker.Cgroups = r.owners != nil, r.owners != nil
 	if err := r.tracker.Listen(o.Target.PIDs); err != nil {
@@ -162,6 +160,20 @@ func (r *run) loadBPF() error {
 		return fmt.Errorf("load the BPF programs: %w", err)
 	}
 	return nil
+}
+
+// startRecorder starts a recording if the subject and the output have times, and reports whether they do.
+func (r *run) startRecorder() (bool, error) {
+	as, ok := r.subject.Times()
+	if !ok || !r.options.hasTimes() {
+		return false, nil
+	}
+	recorder, err := newRecorder(as, r.options.UserOnly)
+	if err != nil {
+		return false, err
+	}
+	r.recorder = recorder
+	return true, nil
 }
 
 // handleRecord handles a sideband record.
@@ -188,6 +200,9 @@ func (r *run) newStore() *stacks.Store {
 	store.Owners = r.owners
 	if r.unwinder.Runtimes != nil {
 		store.Readers, store.Language, store.Omits = r.unwinder.Runtimes.Reader, r.unwinder.Runtimes.Language, r.unwinder.Runtimes.Omits
+	}
+	if r.hosted != nil {
+		store.Language, store.NativeOnly = r.hosted, true
 	}
 	if r.keys != nil {
 		store.Keys = r.keys.Of

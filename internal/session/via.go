@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"fulgur/internal/capture/oncpu"
@@ -13,6 +14,9 @@ import (
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/process"
+	"fulgur/internal/profile"
+	"fulgur/internal/runtimes/known"
 )
 
 // Values of [Options.Via] that demand one way.
@@ -40,18 +44,17 @@ func (o *Options) chooseVia(what source.Subject) error {
 // then has this event, for user code only.
 func (o *Options) preparePerf(what source.Subject) error {
 	m := onCPU(what)
-	_, stream := what.(streamed)
 	switch {
-	case stream:
-		return usage.Errorf("perf events alone count samples; they cannot stream them")
 	case m == nil || m.Idle:
 		return usage.Errorf("perf events alone measure neither off-CPU time nor idle CPUs")
 	case o.Target.Scope == target.System || o.Target.Scope == target.Cgroup:
 		return usage.Errorf("perf events alone measure only your own processes: choose some with %s, or give a command", usage.Process)
 	case o.KernelOnly || len(m.Specs) > 0 && m.Specs[0].ExcludeUser:
 		return usage.Errorf("perf events alone see no kernel code")
-	case o.Times:
-		return usage.Errorf("perf events alone record no times of samples")
+	case o.By == profile.GroupLabel:
+		return usage.Errorf("perf events alone read no labels")
+	case !slices.Contains([]string{"", "auto"}, o.Unwind) || o.Interpreters == interpretersOnly:
+		return usage.Errorf("perf events alone walk stacks in one way: by unwind tables and frame pointers, without functions of interpreters")
 	case len(m.Specs) > 1:
 		// One kind of CPU alone would look like the whole program.
 		return usage.Errorf("perf events alone sample one event, but %s is a separate event on each kind of CPU here: choose cpu-clock", m.Specs[0].Name)
@@ -77,6 +80,8 @@ func onCPU(what source.Subject) *oncpu.Subject {
 		return what
 	case untimed:
 		return onCPU(what.Subject)
+	case streamed:
+		return onCPU(what.Subject)
 	}
 	return nil
 }
@@ -84,18 +89,20 @@ func onCPU(what source.Subject) *oncpu.Subject {
 // loadPerf opens the perf events of the subject. They also report mappings, forks and execs of the sampled processes.
 func (r *run) loadPerf() error {
 	o, m := r.options, onCPU(r.subject)
+	times, err := r.startRecorder()
+	if err != nil {
+		return err
+	}
+	_, stream := r.subject.(streamed)
 	s, err := perfring.Open(perfring.Options{
 		Spec: m.Specs[0], Frequency: m.Frequency, Period: m.Period,
-		Target: o.Target, MaxDepth: o.MaxDepth, ByThread: o.PerThread, ByCPU: o.PerCPU,
+		Target: o.Target, MaxDepth: o.MaxDepth, ByThread: o.PerThread, ByCPU: o.PerCPU, Timeline: times || stream,
 		Finder: r.finder.Local(), TableBytes: o.UnwindMemory,
 	})
 	if err != nil {
 		return err
 	}
-	o.warn("samples user code only, by perf events: for kernel code, BPF programs need CAP_BPF and CAP_PERFMON")
-	if _, ok := r.subject.Times(); ok && o.hasTimes() {
-		o.warn("the output has no times of samples, since perf events alone record none")
-	}
+	o.warn("samples user code only, by perf events: without CAP_BPF and CAP_PERFMON, the kernel's is invisible")
 	pids, err := s.Targets()
 	if err != nil {
 		return errors.Join(err, s.Close())
@@ -103,8 +110,24 @@ func (r *run) loadPerf() error {
 	r.tracker.ListenTo(s, pids)
 	s.Track(r.tracker.Processes)
 	r.tracker.Processes.OnMapped(r.noteMapped)
-	r.sources = []source.Source{s}
+	r.sources, r.hosted = []source.Source{s}, hosted()
 	return nil
+}
+
+// hosted returns a function that returns the language whose runtime is in a file, or otherwise in a process that has run such
+// a file.
+func hosted() func(pid int, f *process.File) string {
+	files, processes := known.NewTracker(nil), map[int]string{}
+	return func(pid int, f *process.File) string {
+		if f == nil {
+			return processes[pid]
+		}
+		language := files.Hosted(f)
+		if language != "" {
+			processes[pid] = language
+		}
+		return language
+	}
 }
 
 // maxDepartures limits the processes that the summary names as no longer sampled.

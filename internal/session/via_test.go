@@ -33,8 +33,6 @@ func TestPreparePerf(t *testing.T) {
 		"an event in the kernel":       {Options{Target: own}, event(perfevent.Spec{Name: "cycles", ExcludeUser: true}), "no kernel code"},
 		"the machine":                  {Options{}, event(), "only your own processes"},
 		"a cgroup":                     {Options{Target: target.Target{Scope: target.Cgroup}}, event(), "only your own processes"},
-		"each sample":                  {Options{Target: own}, streamed{untimed{event()}}, "do not write each one"},
-		"times":                        {Options{Target: own, Times: true}, event(), "no times"},
 		"idle CPUs":                    {Options{Target: own}, oncpu.New(oncpu.Config{Idle: true}), "only the CPU time of programs"},
 		"waits":                        {Options{Target: own}, newWall(oncpu.Config{}), "only the CPU time of programs"},
 	} {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/doctor"
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/stat"
 )
@@ -256,6 +257,9 @@ func TestTooFewCapabilitiesCommands(t *testing.T) {
 				args = append(args, "--via", "bpf") // otherwise, it samples by perf events alone
 			}
 			r := run([]uintptr{unix.CAP_PERFMON}, append(args, "--", testenv.Tool(t, "sh"), "-c", "echo started")...)
+			if !strings.Contains(r.stderr, "\nWithout privileges, fulgur profile and fulgur top measure the code of your own processes (-p) and commands.\n") {
+				t.Errorf("standard error = %q, want what works", r.stderr)
+			}
 			if r.code != 1 || r.stdout != "" || !strings.HasPrefix(r.stderr, "fulgur: profiling needs CAP_BPF: run fulgur with sudo, or run once: sudo setcap cap_bpf,") {
 				t.Errorf("exit code %d, want 1; standard output %q, standard error %q", r.code, r.stdout, r.stderr)
 			}
@@ -301,14 +305,15 @@ func TestWithoutCapabilities(t *testing.T) {
 	t.Run("known paths", func(t *testing.T) {
 		program := duplicate(t, compile(t, "paths.c", "paths", "-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"), dir)
 		found := map[string]int{}
-		for stack, n := range profile(t, run(nil, "profile", "-F", "997", "-f", "--", program, "200")) {
+		r := run(nil, "profile", "-F", "997", "-f", "--", program, "200")
+		for stack, n := range profile(t, r) {
 			if frames := strings.Split(stack, ";"); frames[0] == "paths" {
 				found[onPaths(frames[1:])] += n
 			}
 		}
 		// The rest are the first steps of the dynamic loader.
 		if all := total(found); all == 0 || known(found) < stat.Binomial(all, 0.98).Low {
-			t.Errorf("%d of %d samples are on a path of the program, want nearly all: %v", known(found), all, found)
+			t.Errorf("%d of %d samples are on a path of the program, want nearly all: %v\n%s", known(found), all, found, r.stderr)
 		}
 	})
 	t.Run("generated code", func(t *testing.T) {
@@ -332,7 +337,7 @@ func TestWithoutCapabilities(t *testing.T) {
 		}
 	})
 	t.Run("kernel time", func(t *testing.T) {
-		r := run(nil, "profile", "-f", "--", testenv.Tool(t, "dd"), "if=/dev/zero", "of=/dev/null", "bs=1M", "count=2000")
+		r := run(nil, "profile", "-F", "997", "-f", "--", testenv.Tool(t, "dd"), "if=/dev/zero", "of=/dev/null", "bs=1M", "count=2000")
 		profile(t, r)
 		said := regexp.MustCompile(`user code only: (\S+) s of (\S+) s of CPU time was in the kernel, and not sampled`).FindStringSubmatch(r.stderr)
 		if said == nil {
@@ -342,6 +347,69 @@ func TestWithoutCapabilities(t *testing.T) {
 		all, err2 := strconv.ParseFloat(said[2], 64)
 		if err := errors.Join(err, err2); err != nil || kernel < all/2 || kernel > all {
 			t.Errorf("got %s s in the kernel of %s s, want most: %v", said[1], said[2], err)
+		}
+	})
+	t.Run("in the files", func(t *testing.T) {
+		r := run(nil, "profile", "-F", "997", "--format", "pprof", "--", workload)
+		if r.code != 0 {
+			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		}
+		file := filepath.Join(dir, "profile.pb.gz")
+		if err := os.WriteFile(file, []byte(r.stdout), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, format := range []string{"html", "firefox", "pprof"} {
+			if format != "pprof" { // that is read above
+				next := filepath.Join(dir, "profile."+format)
+				if r := fulgur(t, "convert", "--format", format, "-o", next, file); r.code != 0 {
+					t.Fatalf("%s: exit code %d: %s", format, r.code, r.stderr)
+				}
+				file = next
+			}
+			if r := fulgur(t, "report", file); r.code != 0 || !strings.Contains(r.stdout, "without CAP_BPF: user code only") {
+				t.Errorf("%s: exit code %d; the report does not say what was left out: %s%s", format, r.code, r.stdout, r.stderr)
+			}
+		}
+	})
+	t.Run("other privileges", func(t *testing.T) {
+		// The kernel handles a program that its user may not read like a set-user-ID program, which some file systems forbid.
+		program := duplicate(t, compile(t, "paths.c", "paths", "-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"), public(t))
+		if err := os.Chmod(program, 0o711); err != nil {
+			t.Fatal(err)
+		}
+		r := run(nil, "profile", "-F", "997", "-f", "--", testenv.Tool(t, "sh"), "-c", program+" 100; "+shellWork())
+		if n := count(profile(t, r), "paths"); n != 0 {
+			t.Errorf("got %d samples of a program that the kernel does not sample", n)
+		}
+		if said := regexp.MustCompile(`process \d+ and its children were not sampled from \d+\.\d\d s on: it ran paths, which has other privileges`); !said.MatchString(r.stderr) {
+			t.Errorf("does not say that a process was no longer sampled: %s", r.stderr)
+		}
+	})
+	t.Run("too few descriptors", func(t *testing.T) {
+		cmd := as(exec.Command(duplicate(t, compile(t, "idlers.c", "idlers", "-pthread"), dir)))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		pid := strconv.Itoa(cmd.Process.Pid)
+		awaitWork(t, pid, 100*time.Millisecond)
+		cpus, err := perfevent.OnlineCPUs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Room for the events of 10 of the 41 threads, but at most 3/8 of the files may be events.
+		limited := as(command(t, "-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(10*len(cpus)*8/3+8),
+			filepath.Join(filepath.Dir(workload), filepath.Base(program(t))), "profile", "-p", pid, "-F", "199", "-f"))
+		limited.Path = testenv.Tool(t, "sh")
+		r := sampleWorkBy(t, limited, 300*time.Millisecond, pid)
+		if n := count(profile(t, r), ";work"); n == 0 {
+			t.Errorf("got no samples of the busiest thread: %s", r.stdout)
+		}
+		if !regexp.MustCompile(`\n  \d+ of 41 threads were not measured: `).MatchString(r.stderr) {
+			t.Errorf("does not say that threads were not measured: %s", r.stderr)
 		}
 	})
 	t.Run("another user", func(t *testing.T) {
@@ -354,9 +422,6 @@ func TestWithoutCapabilities(t *testing.T) {
 	t.Run("whole machine", func(t *testing.T) {
 		if r := run(nil, "profile", "-f", "1"); r.code != 1 || !strings.HasPrefix(r.stderr, "fulgur: profiling needs CAP_BPF and CAP_PERFMON") {
 			t.Errorf("exit code %d, want 1 and the needs: %s", r.code, r.stderr)
-		}
-		if r := run(nil, "profile", "--stream", "--", workload); r.code != 1 || !strings.HasPrefix(r.stderr, "fulgur: profiling needs CAP_BPF and CAP_PERFMON") {
-			t.Errorf("stream: exit code %d, want 1 and the needs: %s", r.code, r.stderr)
 		}
 		if r := run(nil, "profile", "--via", "perf", "-f", "1"); r.code != 2 || !strings.Contains(r.stderr, "only your own processes") {
 			t.Errorf("exit code %d, want 2 and the reason: %s", r.code, r.stderr)

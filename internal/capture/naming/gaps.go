@@ -67,7 +67,7 @@ func (n *Names) foreign() (below []foreign, described map[int]bool) {
 	for i, node := range n.store.Nodes[1:] {
 		is := below[node.Parent]
 		id := n.store.Frames[node.Frame].Code
-		if language := n.store.Languages[id]; known.IsForeign(language) {
+		if language := n.store.Languages[id]; known.IsForeign(language) || n.store.NativeOnly && language != "" {
 			if !slices.Contains(is.languages, language) {
 				is.languages = append(slices.Clip(is.languages), language)
 			}

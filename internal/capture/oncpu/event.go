@@ -25,7 +25,10 @@ func Counted(e *Event) (stacks.Key, stacks.Values) {
 }
 
 // Event implements [source.Recordable].
-func (s *Source) Event(record []byte, to source.Recorder) error {
+func (s *Source) Event(record []byte, to source.Recorder) error { return AddEvent(record, to) }
+
+// AddEvent adds the event in a record to a recording, as [Source.Event].
+func AddEvent(record []byte, to source.Recorder) error {
 	e, err := ParseEvent(record)
 	if err != nil {
 		return err

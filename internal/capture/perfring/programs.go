@@ -26,6 +26,7 @@ type program struct {
 	// epoch distinguishes it from all other programs, also those that the process ran before, and from itself when its
 	// addresses had another meaning.
 	epoch   uint64
+	since   uint64 // when it began, CLOCK_MONOTONIC in ns
 	threads map[int]*thread
 	// bare is set from its start until it maps code.
 	bare bool
@@ -101,7 +102,7 @@ func (p *programs) apply(r perfevent.Record, began uint64) {
 	case perfevent.Fork:
 		name := p.of(r.PPID).thread(r.PTID).name
 		if r.PID != r.PPID {
-			p.running[r.PID] = &program{epoch: p.epoch(), threads: map[int]*thread{}} // the ID may be used again
+			p.running[r.PID] = &program{epoch: p.epoch(), since: r.Time, threads: map[int]*thread{}} // the ID may be used again
 		}
 		p.of(r.PID).threads[r.TID] = &thread{name: name}
 	case perfevent.Exit:
@@ -122,7 +123,7 @@ func (p *programs) comm(r perfevent.Comm) {
 	}
 	t.rename(r.Comm)
 	if r.Exec { // its other threads have ended
-		one = &program{epoch: p.epoch(), threads: map[int]*thread{}, bare: true}
+		one = &program{epoch: p.epoch(), since: r.Time, threads: map[int]*thread{}, bare: true}
 		p.running[r.PID] = one
 	}
 	one.threads[r.TID] = t

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bpf"
+	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
@@ -44,6 +45,8 @@ type Options struct {
 	MaxDepth int
 	// ByThread and ByCPU keep threads and CPUs separate.
 	ByThread, ByCPU bool
+	// Timeline sends each sample as an event, an [oncpu.Event], instead of counting it.
+	Timeline bool
 	// Finder finds debug files; nil means to use none. TableBytes limits the memory of unwind tables; 0 means the
 	// default.
 	Finder     *debugfile.Finder
@@ -66,6 +69,7 @@ const (
 var _ interface {
 	source.Source
 	source.Delayed
+	source.Recordable
 	process.Listener
 } = (*Source)(nil)
 
@@ -195,7 +199,11 @@ func (s *Source) take(r perfevent.Sample) {
 	p := s.programs.of(r.PID)
 	t := p.thread(r.TID)
 	t.sampled = true
-	s.queue = append(s.queue, sample{Sample: r, comm: t.name, epoch: p.epoch})
+	epoch := p.epoch
+	if r.Time < p.since { // a late sample of the program before
+		epoch = s.programs.epoch()
+	}
+	s.queue = append(s.queue, sample{Sample: r, comm: t.name, epoch: epoch})
 	s.queued++
 }
 
@@ -276,7 +284,11 @@ func (s *Source) walkReady(fn func(record []byte) error, limit uint64) (err erro
 	left := todo[:0]
 	for i := range todo {
 		one := &todo[i]
-		if err != nil || !s.walk(one, s.held.Load() > maxHeld/2 || now > one.Time+limit, func(record []byte) { err = fn(record) }) {
+		done := false
+		if err == nil {
+			done, err = s.walk(one, s.held.Load() > maxHeld/2 || now > one.Time+limit, fn)
+		}
+		if !done {
 			left = append(left, *one)
 			continue
 		}
@@ -287,8 +299,8 @@ func (s *Source) walkReady(fn func(record []byte) error, limit uint64) (err erro
 	return err
 }
 
-// walk walks the stack of a sample, unless a table is missing and force is not set. It reports whether it did.
-func (s *Source) walk(one *sample, force bool, fn func(record []byte)) bool {
+// walk walks the stack of a sample, unless a table is missing that is worth waiting for. It reports whether it did.
+func (s *Source) walk(one *sample, force bool, fn func(record []byte) error) (done bool, err error) {
 	if one.maps == nil || force {
 		one.maps = s.processes.MappingsAt(one.PID, one.Time)
 	}
@@ -297,7 +309,7 @@ func (s *Source) walk(one *sample, force bool, fn func(record []byte)) bool {
 	frames, end = s.walker.Continue(frames, end, one.Chain)
 	switch {
 	case s.lacks && !force:
-		return false
+		return false, nil
 	case s.lacks:
 		end = stackend.NotReady
 	case end == stackend.Copy:
@@ -323,7 +335,10 @@ func (s *Source) walk(one *sample, force bool, fn func(record []byte)) bool {
 	}
 	record.UserFrames = uint16(len(frames))
 	record.Id = s.hash(&record)
-	record.First.Weight = max(one.Period, 1)
+	weight := max(one.Period, 1)
+	if !s.options.Timeline {
+		record.First.Weight = weight
+	}
 	if s.options.ByThread {
 		record.First.Tid = record.Tid
 	}
@@ -331,9 +346,17 @@ func (s *Source) walk(one *sample, force bool, fn func(record []byte)) bool {
 		record.First.Cpu = one.CPU
 	}
 	size := unsafe.Offsetof(record.Frames) + 8*uintptr(len(frames))
-	fn(unsafe.Slice((*byte)(unsafe.Pointer(&record)), size))
-	return true
+	if err := fn(unsafe.Slice((*byte)(unsafe.Pointer(&record)), size)); err != nil || !s.options.Timeline {
+		return true, err
+	}
+	event := oncpu.Event{
+		Type: uint32(bpf.RecordTimeline), Cpu: one.CPU, Time: one.Time, Id: record.Id, Weight: weight, Pid: record.Pid, Tid: record.Tid,
+	}
+	return true, fn(unsafe.Slice((*byte)(unsafe.Pointer(&event)), unsafe.Sizeof(event)))
 }
+
+// Event implements [source.Recordable].
+func (s *Source) Event(record []byte, to source.Recorder) error { return oncpu.AddEvent(record, to) }
 
 // word returns frame i of a stack in the form of the kernel side's records, see unwind_keep in bpf/unwind_walk.h.
 func word(f unwind.Frame, i int) uint64 {

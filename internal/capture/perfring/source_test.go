@@ -2,6 +2,7 @@ package perfring
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash/maphash"
 	"math"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bpf"
+	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/procfs"
@@ -135,6 +138,11 @@ func TestEpochs(t *testing.T) {
 		}
 		note(pid)
 	}
+	s.apply(perfevent.Comm{Stamp: perfevent.Stamp{Time: 9}, PID: 20, TID: 20, Comm: "next", Exec: true})
+	s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 8}, PID: 20, TID: 20, Period: 10})
+	if late := s.queue[0].epoch; epochs[late] || late == s.programs.of(20).epoch {
+		t.Errorf("got epoch %d again for a late sample of the program before", late)
+	}
 	s.apply(perfevent.Exit{PID: 20, PPID: 7, TID: 20, PTID: 7})
 	s.apply(perfevent.Fork{PID: 20, PPID: 21, TID: 20, PTID: 21})
 	note(20)
@@ -214,20 +222,74 @@ func TestUnmeasured(t *testing.T) {
 	}
 }
 
+// walkSource returns a source that walks samples of pid, whose mappings it reads. It calls sync when it has read them.
+func walkSource(t *testing.T, pid int, sync func()) *Source {
+	t.Helper()
+	s := testSource(target.Target{Scope: target.Processes, PIDs: []int{pid}})
+	s.processes = process.NewTable(process.Options{Sync: sync})
+	s.codes = unwindmap.NewCodes(nil, 1<<30)
+	s.walker = stackcopy.New(unwindmap.Machine, s.find)
+	t.Cleanup(func() {
+		if err := errors.Join(s.codes.Close(), s.processes.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// Each sample is an event with its stack, or counts.
+func TestTimeline(t *testing.T) {
+	for _, timeline := range []bool{false, true} {
+		s := walkSource(t, os.Getpid(), func() {})
+		s.options.Timeline = timeline
+		s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, PID: os.Getpid(), TID: 8, CPU: 3, Period: 10})
+		var types []bpf.RecordType
+		var id uint64
+		if err := s.walkReady(func(record []byte) error {
+			kind, err := stacks.RecordType(record)
+			if types = append(types, kind); err != nil {
+				return err
+			}
+			if kind == bpf.RecordStack {
+				key, value, counted := stacks.NewRecordedCounts(0).First(record)
+				if counted == timeline || counted && value != (stacks.Values{1, 10}) {
+					t.Errorf("timeline %v: counts %v, as %v", timeline, counted, value)
+				}
+				id = key.ID
+				return nil
+			}
+			event, err := oncpu.ParseEvent(record)
+			if err != nil {
+				return err
+			}
+			want := oncpu.Event{Type: uint32(bpf.RecordTimeline), Cpu: 3, Time: 5, Id: event.Id, Weight: 10, Pid: uint32(os.Getpid()), Tid: 8}
+			if *event != want || event.Id == 0 {
+				t.Errorf("got the event %+v, want %+v", event, want)
+			}
+			return nil
+		}, 0); err != nil {
+			t.Fatal(err)
+		}
+		want := []bpf.RecordType{bpf.RecordStack}
+		if timeline {
+			want = append(want, bpf.RecordTimeline)
+		}
+		if !slices.Equal(types, want) || id == 0 != timeline {
+			t.Errorf("timeline %v: got records of the types %v, want %v", timeline, types, want)
+		}
+	}
+}
+
 // A walk that reads the mappings of a process drains the rings, whose samples wait for the next walk.
 func TestWalkDrains(t *testing.T) {
 	pid := os.Getpid()
-	s := testSource(target.Target{Scope: target.Processes, PIDs: []int{pid}})
 	one := perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, PID: pid, TID: pid, Period: 10}
 	drained := false
-	s.processes = process.NewTable(process.Options{Sync: func() {
+	var s *Source
+	s = walkSource(t, pid, func() {
 		drained = true
 		s.take(one)
-	}})
-	defer s.processes.Close()
-	s.codes = unwindmap.NewCodes(nil, 1<<30)
-	defer s.codes.Close()
-	s.walker = stackcopy.New(unwindmap.Machine, s.find)
+	})
 	s.take(one)
 	walked := 0
 	walk := func() {

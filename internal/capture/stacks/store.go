@@ -203,6 +203,9 @@ type Store struct {
 	// ones by code.
 	Language  func(pid int, f *process.File) string
 	Languages map[CodeID]string
+	// NativeOnly means that stacks have no functions of any of these languages, also of those whose frames fulgur can
+	// read.
+	NativeOnly bool
 	// Omits, if not nil, reports whether code that a runtime has generated in a process may hide its
 	// callers. Omitting holds such code.
 	Omits    func(pid int) bool

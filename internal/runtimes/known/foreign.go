@@ -1,6 +1,7 @@
 package known
 
 import (
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -136,6 +137,18 @@ func (f *file) generators() (languages []string) {
 		languages = append(languages, f.interpreter.name)
 	}
 	return languages
+}
+
+// Hosted returns the language whose runtime is in f, "" if none is, whether or not fulgur reads its frames.
+func (t *Tracker) Hosted(f *process.File) string {
+	is := t.file(f)
+	if is.interpreter != nil {
+		return is.interpreter.name
+	}
+	for _, kind := range slices.Sorted(maps.Keys(is.builds)) {
+		return Name(kind)
+	}
+	return ""
 }
 
 // Language returns the language that the code of f executes or, if f is nil, the one whose runtime
