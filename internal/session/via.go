@@ -10,6 +10,7 @@ import (
 	"fulgur/internal/capture/perfring"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/capture/unwinding"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/plain"
@@ -110,6 +111,14 @@ func (r *run) loadPerf() error {
 	r.tracker.ListenTo(s, pids)
 	s.Track(r.tracker.Processes)
 	r.tracker.Processes.OnMapped(r.noteMapped)
+	var files []*process.File
+	for _, pid := range pids {
+		files = append(files, process.Files(r.tracker.Processes.Mappings(pid))...)
+		if o.Target.Scope == target.Command {
+			files = append(files, unwinding.Libraries(r.tracker.Processes, pid)...)
+		}
+	}
+	s.Prepare(files)
 	r.sources, r.hosted = []source.Source{s}, hosted()
 	return nil
 }

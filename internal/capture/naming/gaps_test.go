@@ -77,6 +77,13 @@ func TestGaps(t *testing.T) {
 		}
 	}
 	gaps := NewGaps()
+	store := gapsStore(t, perl, "python", "java", ended(1, stackend.Complete, jit, file))
+	store.NativeOnly = true
+	gaps.Add(Given(store, debugfiletest.NewFinder(t), found), maps.All(store.Samples))
+	if got, want := gaps.Lines(noun), []string{"java: its functions are not shown, 1 sample; code that it generated may hide callers, 1 sample", "python: its functions are not shown, 1 sample"}; !slices.Equal(got, want) {
+		t.Errorf("native only: got %q, want %q", got, want)
+	}
+	gaps = NewGaps()
 	for i := range uint64(7) {
 		gaps.files[fmt.Sprint("lib", i)] = i
 	}

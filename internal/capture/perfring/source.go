@@ -59,9 +59,11 @@ const (
 	stackCopy = 16 << 10
 	// maxHeld limits the samples that wait, in bytes.
 	maxHeld = 64 << 20
-	// patience is how long a sample waits for unwind tables, patienceAtEnd how long all wait after the end of sampling.
-	patience      = 5 * time.Second
-	patienceAtEnd = 2 * time.Second
+	// patience is how long a sample waits for unwind tables, patienceAtEnd after the end of sampling, and patienceAtStart how
+	// long the target waits for tables that it will need.
+	patience        = 5 * time.Second
+	patienceAtEnd   = 2 * time.Second
+	patienceAtStart = 10 * time.Second
 
 	defaultTableBytes = 256 << 20
 )
@@ -145,6 +147,15 @@ func Open(o Options) (_ *Source, err error) {
 // has reports whether to open the event on a CPU: only some may have it.
 func (o *Options) has(cpu int) bool {
 	return o.Spec.HasCPU(cpu) && (len(o.Target.CPUs) == 0 || slices.Contains(o.Target.CPUs, cpu))
+}
+
+// Prepare makes the unwind tables of files that the target has mapped, or will map first. It waits for them for a limited
+// time: a sample of a short program would wait in vain.
+func (s *Source) Prepare(files []*process.File) {
+	s.codes.Prepare(files)
+	ctx, cancel := context.WithTimeout(context.Background(), patienceAtStart)
+	defer cancel()
+	s.codes.Wait(ctx)
 }
 
 // Track sets the table of processes, which gets the records of s.

@@ -100,6 +100,12 @@ func TestTrackerLanguage(t *testing.T) {
 			if got := tracker.Language(5, mapped); got != want {
 				t.Errorf("got language %q of a file, want %q", got, want)
 			}
+			for kind := range f.builds {
+				want = Name(kind)
+			}
+			if got := tracker.Hosted(mapped); got != want {
+				t.Errorf("got language %q hosted by a file, want %q", got, want)
+			}
 		}
 		tracker.Mapped(5, 7, mappings)
 		if got := tracker.Language(5, nil); got != test.want {

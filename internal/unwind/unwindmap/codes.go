@@ -60,6 +60,14 @@ func (c *Codes) Of(m *process.Mapping, addr uint64) (code unwind.Code, bias uint
 	return code, addr - linked, true
 }
 
+// Prepare makes the tables of files, and of the vDSO, before a walk asks for them.
+func (c *Codes) Prepare(files []*process.File) {
+	c.file(fileKey{kind: process.KindVDSO, code: true})
+	for _, f := range files {
+		c.file(fileKey{file: f, kind: process.KindFile, code: true})
+	}
+}
+
 // file returns the code of a file if it is ready, and makes it otherwise.
 func (c *Codes) file(key fileKey) (unwind.Code, bool) {
 	c.mu.Lock()

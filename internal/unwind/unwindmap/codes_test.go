@@ -51,6 +51,16 @@ func TestCodes(t *testing.T) {
 		t.Error(err)
 	}
 
+	ahead := NewCodes(nil, 1<<30)
+	defer ahead.Close()
+	ahead.Prepare(process.Files(maps))
+	ahead.Wait(context.Background())
+	for _, kind := range []process.Kind{process.KindFile, process.KindVDSO} {
+		if _, _, ready := of(ahead, kind, 0); !ready {
+			t.Errorf("kind %v: got no table that was made ahead", kind)
+		}
+	}
+
 	full := NewCodes(nil, -1)
 	defer full.Close()
 	of(full, process.KindFile, own)
