@@ -16,12 +16,34 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// Sizes of a CPU's ring, in bytes. The usual one is what a user without privileges may lock for each CPU, by default
-// (sysctl kernel.perf_event_mlock_kb), without the page of the header. All rings of the user share this limit.
+// Sizes of a CPU's ring, in bytes. The usual one is the limit of a user without privileges for each CPU, which all of the
+// user's rings share: sysctl kernel.perf_event_mlock_kb, without the page of the header. It has room for 30 samples.
+// The limit on locked memory, RLIMIT_MEMLOCK, allows more: often 8 MiB in all.
 const (
+	largestRing  = 4 << 20
 	usualRing    = 512 << 10
 	smallestRing = 64 << 10
+	// ringsOfAll limits the rings of all CPUs, unless they have the usual size.
+	ringsOfAll = 64 << 20
 )
+
+// ringSize returns the size of the ring of one of several CPUs, if this process may lock so much memory in all.
+func ringSize(cpus int, locked uint64) int {
+	size := largestRing
+	for size > usualRing && (uint64(cpus)*uint64(size-usualRing) > locked || cpus*size > ringsOfAll) {
+		size /= 2
+	}
+	return size
+}
+
+// lockedMemory returns RLIMIT_MEMLOCK in bytes, 0 if unknown.
+func lockedMemory() uint64 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
+		return 0
+	}
+	return limit.Cur
+}
 
 // events are the perf events of a target: one for each thread and CPU, which the thread's new threads and children
 // inherit. All events of a CPU share a ring.
@@ -38,8 +60,8 @@ type events struct {
 	// of threads that have none because of it. refused has the children whose privileges forbid events.
 	found, limit, without int
 	refused               map[int]bool
-	// smallest is the size of the smallest ring, in bytes.
-	smallest int
+	// ringSize is the size of a ring, if the limits allow that, and smallest that of the smallest, in bytes.
+	ringSize, smallest int
 }
 
 // ring is the ring of a CPU.
@@ -64,6 +86,7 @@ func openEvents(attr perfevent.Attr, has func(cpu int) bool, t target.Target) (_
 		return nil, err
 	}
 	cpus = slices.DeleteFunc(cpus, func(cpu int) bool { return !has(cpu) })
+	e.ringSize = ringSize(len(cpus), lockedMemory())
 	// A thread that starts between the list and the open of its parent's events has none, but the next list has it. One that
 	// starts later inherits them, and if it is in the next list, gets events of its own, too: see [Source.isDouble].
 	seen := map[int]bool{}
@@ -201,7 +224,7 @@ func (e *events) add(tid, cpu int) error {
 	if to, ok := e.rings[cpu]; ok {
 		return event.SendTo(to.owner)
 	}
-	mapped, size, err := mapRing(event)
+	mapped, size, err := mapRing(event, e.ringSize)
 	if err != nil {
 		return err
 	}
@@ -210,9 +233,9 @@ func (e *events) add(tid, cpu int) error {
 	return nil
 }
 
-// mapRing maps as large a ring as the user's limit on locked memory allows, and returns its size in bytes.
-func mapRing(event *perfevent.Event) (ring *perfevent.Ring, size int, err error) {
-	for size = usualRing; size >= smallestRing; size /= 2 {
+// mapRing maps as large a ring as the user's limits allow, at most of the given size, and returns its size in bytes.
+func mapRing(event *perfevent.Event, most int) (ring *perfevent.Ring, size int, err error) {
+	for size = most; size >= smallestRing; size /= 2 {
 		ring, err = event.Map(max(size/os.Getpagesize(), 1))
 		if !errors.Is(err, perfevent.ErrLockedMemory) {
 			return ring, size, err

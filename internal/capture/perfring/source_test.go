@@ -331,6 +331,22 @@ func TestTooManyThreads(t *testing.T) {
 	}
 }
 
+// Rings take what may be locked besides the usual size, but no more than some megabytes in all.
+func TestRingSize(t *testing.T) {
+	for _, test := range []struct {
+		cpus   int
+		locked uint64
+		want   int
+	}{
+		{2, 8 << 20, 4 << 20}, {8, 8 << 20, 1 << 20}, {64, 8 << 20, 512 << 10}, {2, 64 << 10, 512 << 10}, {4, math.MaxUint64, 4 << 20},
+		{32, math.MaxUint64, 2 << 20}, {512, math.MaxUint64, 512 << 10}, {2, 0, 512 << 10},
+	} {
+		if got := ringSize(test.cpus, test.locked); got != test.want {
+			t.Errorf("%d CPUs, %d bytes: got rings of %d bytes, want %d", test.cpus, test.locked, got, test.want)
+		}
+	}
+}
+
 // Rings are read several times before they are full.
 func TestInterval(t *testing.T) {
 	for _, test := range []struct {
