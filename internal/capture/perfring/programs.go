@@ -7,6 +7,7 @@ import (
 
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/procfs"
+	"fulgur/internal/process"
 )
 
 // programs are the measured processes, as of the last record in order.
@@ -28,6 +29,9 @@ type program struct {
 	epoch   uint64
 	since   uint64 // when it began, CLOCK_MONOTONIC in ns
 	threads map[int]*thread
+	// maps are its mappings as of mapped, CLOCK_MONOTONIC in ns; nil if they are not known, or have changed.
+	maps   []process.Mapping
+	mapped uint64
 	// bare is set from its start until it maps code.
 	bare bool
 }
@@ -97,7 +101,7 @@ func (p *programs) apply(r perfevent.Record, began uint64) {
 		p.comm(r)
 	case perfevent.Mmap2:
 		if one := p.running[r.PID]; one != nil {
-			one.bare = false
+			one.bare, one.maps = false, nil
 		}
 	case perfevent.Fork:
 		name := p.of(r.PPID).thread(r.PTID).name
@@ -109,7 +113,7 @@ func (p *programs) apply(r perfevent.Record, began uint64) {
 		p.exit(r, began)
 	case perfevent.Lost:
 		for _, one := range p.running {
-			one.bare = false // perhaps
+			one.bare, one.maps = false, nil // perhaps
 		}
 	}
 }

@@ -313,7 +313,7 @@ func (s *Source) walkReady(fn func(record []byte) error, limit uint64) (err erro
 // walk walks the stack of a sample, unless a table is missing that is worth waiting for. It reports whether it did.
 func (s *Source) walk(one *sample, force bool, fn func(record []byte) error) (done bool, err error) {
 	if one.maps == nil || force {
-		one.maps = s.processes.MappingsAt(one.PID, one.Time)
+		one.maps = s.mappings(one)
 	}
 	s.maps, s.lacks = one.maps, false
 	frames, end := s.walker.Walk(one.User)
@@ -368,6 +368,22 @@ func (s *Source) walk(one *sample, force bool, fn func(record []byte) error) (do
 
 // Event implements [source.Recordable].
 func (s *Source) Event(record []byte, to source.Recorder) error { return oncpu.AddEvent(record, to) }
+
+// mapsValid is how long the mappings of a process are used without a record of a change: the table may learn of others.
+const mapsValid = 100 * time.Millisecond
+
+// mappings returns the mappings of a sample's process at its time. Those of many thousands take a while to list.
+func (s *Source) mappings(of *sample) []process.Mapping {
+	p, now := s.programs.running[of.PID], monotonic.Now()
+	if p == nil || of.Time < p.since {
+		return s.processes.MappingsAt(of.PID, of.Time)
+	}
+	if p.maps == nil || now > p.mapped+uint64(mapsValid) {
+		maps := s.processes.MappingsAt(of.PID, of.Time) // may drain records that change p
+		p.maps, p.mapped = maps, now
+	}
+	return p.maps
+}
 
 // word returns frame i of a stack in the form of the kernel side's records, see unwind_keep in bpf/unwind_walk.h.
 func word(f unwind.Frame, i int) uint64 {

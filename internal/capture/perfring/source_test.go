@@ -17,6 +17,7 @@ import (
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/process"
@@ -302,6 +303,42 @@ func TestWalkDrains(t *testing.T) {
 	}
 	if walk(); walked != 2 || len(s.queue) != 0 {
 		t.Errorf("walked %d samples in all, %d wait: want 2 and none", walked, len(s.queue))
+	}
+}
+
+// Samples of a process share its mappings until they change.
+func TestMappings(t *testing.T) {
+	pid := os.Getpid()
+	s := walkSource(t, pid, func() {})
+	now := monotonic.Now()
+	s.apply(perfevent.Fork{Stamp: perfevent.Stamp{Time: now}, PID: pid, PPID: 1, TID: pid, PTID: 1})
+	of := func(time uint64) *process.Mapping {
+		maps := s.mappings(&sample{Sample: perfevent.Sample{Stamp: perfevent.Stamp{Time: time}, PID: pid}})
+		if len(maps) == 0 {
+			t.Fatal("got no mappings")
+		}
+		return &maps[0]
+	}
+	p := s.programs.of(pid)
+	first := of(now)
+	p.mapped = math.MaxUint64 / 2 // whatever the time
+	if of(now+1) != first {
+		t.Error("got other mappings although nothing has changed")
+	}
+	if of(now-1) == first {
+		t.Error("got the mappings of the program for a sample from before it began")
+	}
+	for _, r := range []perfevent.Record{perfevent.Mmap2{PID: pid}, perfevent.Lost{N: 1}} {
+		s.apply(r)
+		next := of(now)
+		if next == first {
+			t.Errorf("got the same mappings after %T", r)
+		}
+		first, p.mapped = next, math.MaxUint64/2
+	}
+	p.mapped = 0
+	if of(now) == first {
+		t.Error("got the same mappings after a long time")
 	}
 }
 
