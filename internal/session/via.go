@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"fulgur/internal/capture/oncpu"
@@ -51,7 +52,7 @@ func (o *Options) preparePerf(what source.Subject) error {
 	case o.Target.Scope == target.System || o.Target.Scope == target.Cgroup:
 		return usage.Errorf("perf events alone measure only your own processes: choose some with %s, or give a command", usage.Process)
 	case o.KernelOnly || len(m.Specs) > 0 && m.Specs[0].ExcludeUser:
-		return usage.Errorf("perf events alone see no kernel code")
+		return usage.Errorf("perf events alone do not measure the kernel without user code")
 	case o.By == profile.GroupLabel:
 		return usage.Errorf("perf events alone read no labels")
 	case !slices.Contains([]string{"", "auto"}, o.Unwind) || o.Interpreters == interpretersOnly:
@@ -66,6 +67,9 @@ func (o *Options) preparePerf(what source.Subject) error {
 			return err
 		}
 		m.Specs = []perfevent.Spec{clock}
+	}
+	if perfevent.Try(m.Specs[0]) == nil {
+		return nil
 	}
 	m.Specs[0].ExcludeKernel = true
 	if err := perfevent.TryUser(m.Specs[0]); err != nil {
@@ -96,14 +100,18 @@ func (r *run) loadPerf() error {
 	}
 	_, stream := r.subject.(streamed)
 	s, err := perfring.Open(perfring.Options{
-		Spec: m.Specs[0], Frequency: m.Frequency, Period: m.Period,
+		Spec: m.Specs[0], Frequency: m.Frequency, Period: m.Period, UserOnly: o.UserOnly,
 		Target: o.Target, MaxDepth: o.MaxDepth, ByThread: o.PerThread, ByCPU: o.PerCPU, Timeline: times || stream,
 		Finder: r.finder.Local(), TableBytes: o.UnwindMemory,
 	})
 	if err != nil {
 		return err
 	}
-	o.warn("samples user code only, by perf events: without CAP_BPF and CAP_PERFMON, the kernel's is invisible")
+	if m.Specs[0].ExcludeKernel {
+		o.warn("samples user code only, by perf events: without CAP_BPF and CAP_PERFMON, the kernel's is invisible")
+	} else {
+		o.warn("samples by perf events, without CAP_BPF")
+	}
 	pids, err := s.Targets()
 	if err != nil {
 		return errors.Join(err, s.Close())
@@ -146,7 +154,7 @@ const maxDepartures = 3
 func (r *run) unmeasured() (lines []string) {
 	_ = source.Each(r.sources, func(s *perfring.Source) error {
 		u := s.Unmeasured()
-		lines = append(lines, userCodeOnly(u, r.options.Every == 0, onCPU(r.subject).Between()))
+		lines = append(lines, leftOut(u, r.options.Every == 0, onCPU(r.subject).Between()))
 		if u.Without > 0 {
 			lines = append(lines, fmt.Sprintf("%d of %d threads were not measured: each takes an open file for each CPU, and fulgur opens up to %d of them: raise the limit with ulimit -n", u.Without, u.Threads, u.Limit))
 		}
@@ -164,17 +172,20 @@ func (r *run) unmeasured() (lines []string) {
 	return lines
 }
 
-// userCodeOnly says how much of the target's CPU time was not sampled, if amounts are wanted. between is the time between two
-// samples.
-func userCodeOnly(u perfring.Unmeasured, amounts bool, between time.Duration) string {
-	line := "without CAP_BPF: user code only"
-	if !amounts || u.Unsampled == 0 {
-		return line
+// leftOut says how the target was measured, and how much of its CPU time was not sampled, if amounts are wanted. between is
+// the time between two samples.
+func leftOut(u perfring.Unmeasured, amounts bool, between time.Duration) string {
+	line, where := "without CAP_BPF: by perf events", ""
+	if u.UserCode {
+		line, where = "without CAP_BPF: user code only", "in the kernel"
 	}
-	where := "in the kernel"
 	// Each of the threads that ended without a sample may have run nearly as long as that.
 	if 4*time.Duration(u.Brief)*between > u.Unsampled {
-		where += fmt.Sprintf(" or in %s that ended before the first sample", plain.Count(u.Brief, "thread"))
+		brief := fmt.Sprintf("in %s that ended before the first sample", plain.Count(u.Brief, "thread"))
+		where = strings.TrimPrefix(where+" or "+brief, " or ")
+	}
+	if !amounts || u.Unsampled == 0 || where == "" {
+		return line
 	}
 	return fmt.Sprintf("%s; %.2f s of %.2f s of CPU time, %s, was not sampled", line, u.Unsampled.Seconds(), u.CPUTime.Seconds(), where)
 }

@@ -29,8 +29,8 @@ func TestPreparePerf(t *testing.T) {
 		want    string
 	}{
 		"an event of each kind of CPU": {Options{Target: own}, event(core, atom), "has a cycles for each kind of CPU: choose cpu-clock"},
-		"the kernel":                   {Options{Target: own, KernelOnly: true}, event(), "no kernel code"},
-		"an event in the kernel":       {Options{Target: own}, event(perfevent.Spec{Name: "cycles", ExcludeUser: true}), "no kernel code"},
+		"the kernel":                   {Options{Target: own, KernelOnly: true}, event(), "without user code"},
+		"an event in the kernel":       {Options{Target: own}, event(perfevent.Spec{Name: "cycles", ExcludeUser: true}), "without user code"},
 		"the machine":                  {Options{}, event(), "only your own processes"},
 		"a cgroup":                     {Options{Target: target.Target{Scope: target.Cgroup}}, event(), "only your own processes"},
 		"idle CPUs":                    {Options{Target: own}, oncpu.New(oncpu.Config{Idle: true}), "only the CPU time of programs"},
@@ -43,9 +43,9 @@ func TestPreparePerf(t *testing.T) {
 }
 
 // The line says where the missing time was, as far as that is known.
-func TestUserCodeOnly(t *testing.T) {
+func TestLeftOut(t *testing.T) {
 	const line = "without CAP_BPF: user code only"
-	u := perfring.Unmeasured{CPUTime: 2910 * time.Millisecond, Unsampled: 310 * time.Millisecond}
+	u := perfring.Unmeasured{UserCode: true, CPUTime: 2910 * time.Millisecond, Unsampled: 310 * time.Millisecond}
 	for _, test := range []struct {
 		brief   uint64
 		amounts bool
@@ -57,11 +57,19 @@ func TestUserCodeOnly(t *testing.T) {
 		{8, false, line},
 	} {
 		u.Brief = test.brief
-		if got := userCodeOnly(u, test.amounts, 10*time.Millisecond); got != test.want {
+		if got := leftOut(u, test.amounts, 10*time.Millisecond); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}
-	if got := userCodeOnly(perfring.Unmeasured{Brief: 9}, true, time.Second); got != line {
+	if got := leftOut(perfring.Unmeasured{UserCode: true, Brief: 9}, true, time.Second); got != line {
 		t.Errorf("got %q without clocks, want %q", got, line)
+	}
+	u.UserCode, u.Brief = false, 0
+	if got, want := leftOut(u, true, time.Second), "without CAP_BPF: by perf events"; got != want {
+		t.Errorf("got %q with the kernel's code, want %q", got, want)
+	}
+	u.Brief = 1
+	if got, want := leftOut(u, true, time.Second), "without CAP_BPF: by perf events; 0.31 s of 2.91 s of CPU time, in 1 thread that ended before the first sample, was not sampled"; got != want {
+		t.Errorf("got %q with the kernel's code, want %q", got, want)
 	}
 }

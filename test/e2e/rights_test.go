@@ -349,6 +349,15 @@ func TestWithoutCapabilities(t *testing.T) {
 			t.Errorf("got %s s in the kernel of %s s, want most: %v", said[1], said[2], err)
 		}
 	})
+	t.Run("kernel functions", func(t *testing.T) { // as at a lower perf_event_paranoid
+		r := run([]uintptr{unix.CAP_PERFMON, unix.CAP_SYSLOG}, "profile", "-F", "997", "-f", "--", testenv.Tool(t, "dd"), "if=/dev/zero", "of=/dev/null", "bs=1M", "count=2000")
+		if r.code != 0 || !strings.HasPrefix(r.stderr, "fulgur: samples by perf events, without CAP_BPF\n") || strings.Contains(r.stderr, "in the kernel, was not sampled") {
+			t.Errorf("exit code %d, want 0 and a line about perf events: %s", r.code, r.stderr)
+		}
+		if stacks := folded(t, r.stdout); count(stacks, ";vfs_read") == 0 {
+			t.Errorf("got no samples in the kernel's function: %v", stacks)
+		}
+	})
 	t.Run("in the files", func(t *testing.T) {
 		r := run(nil, "profile", "-F", "997", "--format", "pprof", "--", workload)
 		if r.code != 0 {

@@ -35,10 +35,11 @@ import (
 
 // Options configure a [Source].
 type Options struct {
-	// Spec is the event to sample, in user code only. Frequency is in samples per second on each CPU, Period in events
+	// Spec is the event to sample. UserOnly leaves the kernel out of the stacks of samples in it. Frequency is in samples per second and CPU, Period in events
 	// between samples. One of them is 0.
 	Spec              perfevent.Spec
 	Frequency, Period uint64
+	UserOnly          bool
 	// Target is the target: processes, threads or a command.
 	Target target.Target
 	// MaxDepth limits the frames of a stack; 0 means the maximum.
@@ -126,10 +127,9 @@ func Open(o Options) (_ *Source, err error) {
 		options: o, counts: stacks.NewRecordedCounts(0), seed: maphash.MakeSeed(), programs: newPrograms(),
 	}
 	attr := o.Spec.Attr()
-	attr.ExcludeKernel = true
 	attr.Frequency, attr.Period = o.Frequency, o.Period
 	attr.SampleType = unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
-	attr.UserRegs, attr.UserStack, attr.ExcludeKernelChain = perfevent.AllUserRegs, stackCopy, true
+	attr.UserRegs, attr.UserStack, attr.ExcludeKernelChain = perfevent.AllUserRegs, stackCopy, o.UserOnly || o.Spec.ExcludeKernel
 	attr.Mmap2, attr.Comm, attr.CommExec, attr.Task = true, true, true, true
 	attr.SampleIDAll, attr.MonotonicClock = true, true
 	if s.events, err = openEvents(attr, o.has, o.Target); err != nil {
@@ -334,17 +334,27 @@ func (s *Source) walk(one *sample, force bool, fn func(record []byte) error) (do
 	if s.options.MaxDepth > 0 {
 		limit = min(limit, s.options.MaxDepth)
 	}
-	if len(frames) == 0 { // a 32-bit or an exiting process
-		frames, end = chain(one.Chain), stackend.FramePointer
+	kernel, user := chains(one.Chain)
+	if len(frames) == 0 { // 32-bit, or on its way out
+		frames, end = user, stackend.FramePointer
 		record.UserEnd = uint8(end)
 	}
 	if len(frames) > limit {
 		frames, record.UserEnd = frames[:limit], uint8(stackend.Depth)
 	}
-	for i, f := range frames {
-		record.Frames[i] = word(f, i)
+	if len(kernel) > 0 {
+		record.KernelEnd = uint8(stackend.FramePointer)
 	}
-	record.UserFrames = uint16(len(frames))
+	if len(kernel) > limit {
+		kernel, record.KernelEnd = kernel[:limit], uint8(stackend.Depth)
+	}
+	for i, f := range kernel {
+		record.Frames[i] = f.PC
+	}
+	for i, f := range frames {
+		record.Frames[len(kernel)+i] = word(f, i)
+	}
+	record.KernelFrames, record.UserFrames = uint16(len(kernel)), uint16(len(frames))
 	record.Id = s.hash(&record)
 	weight := max(one.Period, 1)
 	if !s.options.Timeline {
@@ -356,7 +366,7 @@ func (s *Source) walk(one *sample, force bool, fn func(record []byte) error) (do
 	if s.options.ByCPU {
 		record.First.Cpu = one.CPU
 	}
-	size := unsafe.Offsetof(record.Frames) + 8*uintptr(len(frames))
+	size := unsafe.Offsetof(record.Frames) + 8*uintptr(len(kernel)+len(frames))
 	if err := fn(unsafe.Slice((*byte)(unsafe.Pointer(&record)), size)); err != nil || !s.options.Timeline {
 		return true, err
 	}
@@ -397,24 +407,36 @@ func word(f unwind.Frame, i int) uint64 {
 	return pc
 }
 
-// chain returns the user part of the kernel's call chain.
-func chain(b []byte) (frames []unwind.Frame) {
+// chains returns the parts of the kernel's call chain: in the kernel, and in user space.
+func chains(b []byte) (kernel, user []unwind.Frame) {
 	const minMarker = math.MaxUint64 - 4095
+	var in uint64 // a marker
 	for ; len(b) >= 8; b = b[8:] {
-		if pc := binary.NativeEndian.Uint64(b); pc < minMarker {
-			frames = append(frames, unwind.Frame{PC: pc, Exact: len(frames) == 0})
+		part := &user
+		switch pc := binary.NativeEndian.Uint64(b); {
+		case pc > minMarker:
+			in = pc
+			continue
+		case in == contextKernel:
+			part = &kernel
+			fallthrough
+		default:
+			*part = append(*part, unwind.Frame{PC: pc, Exact: len(*part) == 0})
 		}
 	}
-	return frames
+	return kernel, user
 }
+
+// contextKernel is PERF_CONTEXT_KERNEL: the kernel's addresses follow in a call chain.
+const contextKernel = math.MaxUint64 - 127
 
 // hash returns the ID of a stack.
 func (s *Source) hash(r *bpf.StackRecord) uint64 {
 	s.words = append(s.words[:0], r.Comm[:]...)
-	for _, v := range []uint64{uint64(r.Pid), r.Epoch, uint64(r.UserEnd), s.renewed} {
+	for _, v := range []uint64{uint64(r.Pid), r.Epoch, uint64(r.UserEnd), uint64(r.KernelEnd), uint64(r.KernelFrames), s.renewed} {
 		s.words = binary.NativeEndian.AppendUint64(s.words, v)
 	}
-	for _, v := range r.Frames[:r.UserFrames] {
+	for _, v := range r.Frames[:int(r.KernelFrames)+int(r.UserFrames)] {
 		s.words = binary.NativeEndian.AppendUint64(s.words, v)
 	}
 	return max(maphash.Bytes(s.seed, s.words), 1)
@@ -431,10 +453,11 @@ func (s *Source) Needed() uint64 {
 // Unmeasured is what a [Source] could not see.
 type Unmeasured struct {
 	// CPUTime is the CPU time of the target, and Unsampled the part of it in which no sample could be taken, since it was in
-	// the kernel, or of one of the Brief threads that ended without a sample. Lost samples count as taken, with the mean
+	// the kernel, if UserCode is set, or of one of the Brief threads that ended without a sample. Lost samples count as taken, with the mean
 	// period. Both are 0 for other events than clocks, and before [Source.Detach].
 	CPUTime, Unsampled time.Duration
 	Brief              uint64
+	UserCode           bool
 	// Departures are the first processes whose samples ended before they did, and Departed is the number of all.
 	Departures []Departure
 	Departed   uint64
@@ -449,7 +472,8 @@ type Unmeasured struct {
 func (s *Source) Unmeasured() Unmeasured {
 	e := s.events
 	u := Unmeasured{
-		Brief: s.programs.unseen, Departures: slices.Clone(s.programs.departures), Departed: s.programs.departed,
+		UserCode: s.options.Spec.ExcludeKernel,
+		Brief:    s.programs.unseen, Departures: slices.Clone(s.programs.departures), Departed: s.programs.departed,
 		Refused: slices.Sorted(maps.Keys(e.refused)), Without: e.without, Threads: e.found, Limit: e.limit,
 	}
 	for i := range u.Departures {

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -20,9 +21,11 @@ import (
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/procfs"
+	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
 	"fulgur/internal/unwind"
 	"fulgur/internal/unwind/stackcopy"
+	"fulgur/internal/unwind/stackend"
 	"fulgur/internal/unwind/unwindmap"
 	"fulgur/internal/unwind/unwindtest"
 )
@@ -41,18 +44,55 @@ func TestWord(t *testing.T) {
 	}
 }
 
-// The markers in a call chain are not frames.
-func TestChain(t *testing.T) {
-	var b []byte
-	for _, v := range []uint64{math.MaxUint64 - 511, 0x401000, 0x402000} {
+// words returns a call chain of addresses and markers.
+func words(list ...uint64) (b []byte) {
+	for _, v := range list {
 		b = binary.NativeEndian.AppendUint64(b, v)
 	}
-	want := []unwind.Frame{{PC: 0x401000, Exact: true}, {PC: 0x402000}}
-	if diff := cmp.Diff(want, chain(b)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	return b
+}
+
+const inKernel, inUser = math.MaxUint64 - 127, math.MaxUint64 - 511 // PERF_CONTEXT_KERNEL and _USER
+
+// The markers of a call chain are no frames, and separate the kernel's.
+func TestChains(t *testing.T) {
+	user := []unwind.Frame{{PC: 0x401000, Exact: true}, {PC: 0x402000}}
+	kernel := []unwind.Frame{{PC: 0xffffffff81000000, Exact: true}, {PC: 0xffffffff81000100}}
+	for _, test := range []struct {
+		chain        []byte
+		kernel, user []unwind.Frame
+	}{
+		{words(inUser, 0x401000, 0x402000), nil, user},
+		{words(inKernel, 0xffffffff81000000, 0xffffffff81000100, inUser, 0x401000, 0x402000), kernel, user},
+		{words(inKernel, 0xffffffff81000000, 0xffffffff81000100), kernel, nil},
+		{nil, nil, nil},
+	} {
+		inner, outer := chains(test.chain)
+		if diff := cmp.Diff([][]unwind.Frame{test.kernel, test.user}, [][]unwind.Frame{inner, outer}); diff != "" {
+			t.Errorf("%#x (-want +got):\n%s", test.chain, diff)
+		}
 	}
-	if got := chain(nil); len(got) > 0 {
-		t.Errorf("got %v of no call chain", got)
+}
+
+// A stack in the kernel is the kernel's part before that of the program.
+func TestKernelFrames(t *testing.T) {
+	s := walkSource(t, os.Getpid(), func() {})
+	chain := words(inKernel, 0xffffffff81000000, 0xffffffff81000100, inUser, 0x1000, 0x2000)
+	s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, PID: os.Getpid(), TID: 8, Period: 10, Chain: chain})
+	walked := 0
+	if err := s.walkReady(func(record []byte) error {
+		walked++
+		var r bpf.StackRecord
+		if err := ringbuf.Copy(&r, record, unsafe.Offsetof(r.Frames)); err != nil {
+			return err
+		}
+		want := []uint64{0xffffffff81000000, 0xffffffff81000100, 0x1000, 0x2000}
+		if r.KernelFrames != 2 || r.UserFrames != 2 || !slices.Equal(r.Frames[:4], want) || stackend.End(r.KernelEnd) != stackend.FramePointer {
+			t.Errorf("got %d and %d frames %#x, %v", r.KernelFrames, r.UserFrames, r.Frames[:4], stackend.End(r.KernelEnd))
+		}
+		return nil
+	}, 0); err != nil || walked != 1 {
+		t.Errorf("walked %d samples: %v", walked, err)
 	}
 }
 

@@ -33,11 +33,16 @@ func Open(attr Attr, pid, cpu int) (*Event, error) {
 	return &Event{fd: fd, attr: attr}, nil
 }
 
-// TryUser opens an event for user code of the calling thread, and closes it. An error means that such code
-// cannot be sampled; if the kernel refused the event, it is an [*OpenError].
+// TryUser is [Try] for user code only.
 func TryUser(s Spec) error {
+	s.ExcludeKernel = true
+	return Try(s)
+}
+
+// Try reports whether the calling thread can be sampled by an event. Errors are of type [*OpenError].
+func Try(s Spec) error {
 	attr := s.Attr()
-	attr.Disabled, attr.ExcludeKernel, attr.Period = true, true, 1e6
+	attr.Disabled, attr.Period = true, 1e6
 	event, err := Open(attr, 0, -1)
 	if err != nil {
 		return err
