@@ -51,8 +51,11 @@ type events struct {
 	attr    perfevent.Attr
 	has     func(cpu int) bool
 	inherit bool
-	open    []*perfevent.Event
-	rings   map[int]ring
+	// threadsOnly is whether children do not inherit the events, and strangers whether they do although they do not belong
+	// to the target, since the kernel is too old.
+	threadsOnly, strangers bool
+	open                   []*perfevent.Event
+	rings                  map[int]ring
 	// threads has the processes of the threads with events of their own, and owners the threads by the IDs of these events.
 	threads map[int]int
 	owners  map[uint64]int
@@ -73,7 +76,7 @@ type ring struct {
 // openEvents opens events on the CPUs that has accepts. They sample at once: a disabled event would not report mappings.
 func openEvents(attr perfevent.Attr, has func(cpu int) bool, t target.Target) (_ *events, err error) {
 	e := &events{
-		attr: attr, has: has, inherit: t.Scope != target.Threads, limit: maxEvents(),
+		attr: attr, has: has, inherit: t.Scope != target.Threads, threadsOnly: t.Scope != target.Threads && !t.Children, limit: maxEvents(),
 		rings: map[int]ring{}, threads: map[int]int{}, owners: map[uint64]int{}, refused: map[int]bool{},
 	}
 	defer func() {
@@ -207,8 +210,12 @@ func (e *events) addThread(t task, cpus []int) (added bool, err error) {
 // add opens the event of a thread on a CPU. It does nothing if the thread has exited or the CPU is offline.
 func (e *events) add(tid, cpu int) error {
 	attr := e.attr
-	attr.Inherit = e.inherit
+	attr.Inherit, attr.InheritThread = e.inherit, e.threadsOnly
 	event, err := perfevent.Open(attr, tid, cpu)
+	if errors.Is(err, unix.EINVAL) && attr.InheritThread {
+		attr.InheritThread, e.threadsOnly, e.strangers = false, false, true
+		event, err = perfevent.Open(attr, tid, cpu)
+	}
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) {
 		return nil
 	}

@@ -118,6 +118,21 @@ func (p *programs) apply(r perfevent.Record, began uint64) {
 	}
 }
 
+// processOf returns the process that a record is about, 0 if it is about none.
+func processOf(r perfevent.Record) int {
+	switch r := r.(type) {
+	case perfevent.Comm:
+		return r.PID
+	case perfevent.Mmap2:
+		return r.PID
+	case perfevent.Fork:
+		return r.PID
+	case perfevent.Exit:
+		return r.PID
+	}
+	return 0
+}
+
 // comm handles a new name of a thread.
 func (p *programs) comm(r perfevent.Comm) {
 	one := p.of(r.PID)

@@ -180,15 +180,20 @@ func (s *Source) Drain(fn func(perfevent.Record)) (uint64, error) {
 		default:
 			s.apply(r)
 			fn(r)
+			if child, ok := r.(perfevent.Fork); ok && !s.measures(child.PID) {
+				fn(perfevent.Exit(child)) // no record will tell
+			}
 		}
 	}
 	s.pending = slices.Delete(s.pending, 0, n)
 	return 0, err // samples are lost more often than mappings, and s counts both
 }
 
-// apply notes what a record says.
+// apply notes what a record says about the target.
 func (s *Source) apply(r perfevent.Record) {
-	s.programs.apply(r, s.beganAt())
+	if pid := processOf(r); pid == 0 || s.measures(pid) {
+		s.programs.apply(r, s.beganAt())
+	}
 	if end, ok := r.(perfevent.Exit); ok {
 		delete(s.events.threads, end.TID)
 	}
@@ -218,7 +223,7 @@ func (s *Source) take(r perfevent.Sample) {
 	s.queued++
 }
 
-// measures reports whether a process that has events belongs to the target. Its children inherit them in any case.
+// measures reports whether a process that has events belongs to the target. Before Linux 5.13, its children inherit them.
 func (s *Source) measures(pid int) bool {
 	t := s.options.Target
 	return t.Scope == target.Threads || t.Children || slices.Contains(t.PIDs, pid)
@@ -454,7 +459,7 @@ func (s *Source) Needed() uint64 {
 type Unmeasured struct {
 	// CPUTime is the CPU time of the target, and Unsampled the part of it in which no sample could be taken, since it was in
 	// the kernel, if UserCode is set, or of one of the Brief threads that ended without a sample. Lost samples count as taken, with the mean
-	// period. Both are 0 for other events than clocks, and before [Source.Detach].
+	// period. Both are 0 for other events than clocks, before [Source.Detach], and if the counters have the time of others, too.
 	CPUTime, Unsampled time.Duration
 	Brief              uint64
 	UserCode           bool
@@ -480,7 +485,7 @@ func (s *Source) Unmeasured() Unmeasured {
 		d, began := &u.Departures[i], s.beganAt()
 		d.After = time.Duration(max(d.at, began) - began)
 	}
-	if s.options.Spec.IsTime() && s.ended {
+	if s.options.Spec.IsTime() && s.ended && !e.strangers {
 		taken := s.periods + s.lost.Load()*(s.periods/max(s.samples, 1))
 		u.CPUTime, u.Unsampled = time.Duration(s.total), time.Duration(s.total-min(s.total, taken))
 	}

@@ -127,6 +127,9 @@ func TestFollow(t *testing.T) {
 		if pids, _ := s.Targets(); !slices.Equal(pids, []int{7}) {
 			t.Errorf("got the processes %v after a child has ended, want 7", pids)
 		}
+		if s.programs.unseen != 0 {
+			t.Errorf("children %v: got %d threads that ended without a sample, want none", children, s.programs.unseen)
+		}
 		type seen struct {
 			PID     int
 			Comm    string
@@ -343,6 +346,28 @@ func TestWalkDrains(t *testing.T) {
 	}
 	if walk(); walked != 2 || len(s.queue) != 0 {
 		t.Errorf("walked %d samples in all, %d wait: want 2 and none", walked, len(s.queue))
+	}
+}
+
+// Nothing is told about a child that does not belong to the target after it has started: for all others, it ends then.
+func TestChildrenEnd(t *testing.T) {
+	for _, children := range []bool{false, true} {
+		s := testSource(target.Target{Scope: target.Processes, PIDs: []int{7}, Children: children})
+		s.ended = true
+		s.events.rings = nil
+		fork := perfevent.Fork{Stamp: perfevent.Stamp{Time: 6}, PID: 9, PPID: 7, TID: 9, PTID: 7}
+		s.reading.fresh = []perfevent.Record{fork}
+		var got []perfevent.Record
+		if _, err := s.Drain(func(r perfevent.Record) { got = append(got, r) }); err != nil {
+			t.Fatal(err)
+		}
+		want := []perfevent.Record{fork}
+		if !children {
+			want = append(want, perfevent.Exit(fork))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("children %v (-want +got):\n%s", children, diff)
+		}
 	}
 }
 

@@ -46,6 +46,8 @@ type Attr struct {
 	// Inherit also counts and samples the threads and processes that the thread starts from now on. Such an event
 	// can have a ring only if it is bound to one CPU.
 	Inherit bool
+	// InheritThread limits Inherit to threads of the same process. It needs Linux 5.13; older kernels return EINVAL.
+	InheritThread bool
 	// EnableOnExec starts the event at the thread's next execve(2).
 	EnableOnExec bool
 	// Switches requests [Switch] records of the thread.
@@ -79,8 +81,11 @@ type Attr struct {
 // instruction at its address is executed.
 const BreakpointExecute = 4
 
-// bitCgroup is the bit of the field cgroup in struct perf_event_attr, since Linux 5.7.
-const bitCgroup = 1 << 32
+// Bits of the fields cgroup and inherit_thread in struct perf_event_attr, since Linux 5.7 and 5.13.
+const (
+	bitCgroup        = 1 << 32
+	bitInheritThread = 1 << 35
+)
 
 // raw returns a in the kernel's form.
 func (a Attr) raw() *unix.PerfEventAttr {
@@ -113,6 +118,7 @@ func (a Attr) raw() *unix.PerfEventAttr {
 		{a.Frequency != 0, unix.PerfBitFreq},
 		{a.Watermark != 0, unix.PerfBitWatermark},
 		{a.Inherit, unix.PerfBitInherit},
+		{a.InheritThread, bitInheritThread},
 		{a.EnableOnExec, unix.PerfBitEnableOnExec},
 		{a.Switches, unix.PerfBitContextSwitch},
 		{a.ExcludeKernelChain, unix.PerfBitExcludeCallchainKernel},

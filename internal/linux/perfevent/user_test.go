@@ -334,3 +334,38 @@ func TestSendTo(t *testing.T) {
 		}
 	})
 }
+
+// Children do not inherit an event that only threads inherit.
+func TestInheritThread(t *testing.T) {
+	testenv.UserPerfEvents(t)
+	if testenv.KernelBefore(t, 5, 13) {
+		testenv.Unsupported(t, "needs inherit_thread of Linux 5.13")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var events [2]*Event
+	for i := range events {
+		a := Attr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_TASK_CLOCK, ExcludeKernel: true, Inherit: true, InheritThread: i == 1}
+		e, err := Open(a, unix.Gettid(), -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		events[i] = e
+	}
+	child := exec.Command("/bin/sh", "-c", `i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done`)
+	if err := child.Run(); err != nil {
+		t.Fatal(err)
+	}
+	var counts [2]uint64
+	for i, e := range events {
+		r, err := e.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts[i] = r.Count
+	}
+	if used := uint64(child.ProcessState.UserTime()); counts[0] < counts[1]+used/2 {
+		t.Errorf("the child used %d ns; got %d ns with it and %d ns without", used, counts[0], counts[1])
+	}
+}
