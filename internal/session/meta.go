@@ -22,7 +22,7 @@ func (r *run) meta(start time.Time, duration time.Duration) profile.Meta {
 		Scope: r.options.Target.String(),
 	}
 	r.subject.Describe(&m)
-	m.Unmeasured = r.unmeasured()
+	m.Unmeasured = r.unmeasured(r.options.Every == 0)
 	if cpus, err := perfevent.OnlineCPUs(); err == nil {
 		m.CPUs = len(cpus)
 	}

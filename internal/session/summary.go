@@ -111,7 +111,7 @@ func (r *run) conclude(text string, hints []string, written string) error {
 	if r.tracker.Processes != nil {
 		hints = append(stormLines(r.tracker.Processes.Storms()), hints...)
 	}
-	hints = append(r.unmeasured(), hints...)
+	hints = append(r.unmeasured(true), hints...)
 	hints = append(hints, r.unwinder.Runtimes.Notes()...)
 	if r.unkept != nil {
 		hints = append(hints, unkeptLines(*r.unkept)...)

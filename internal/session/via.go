@@ -150,11 +150,12 @@ func hosted() func(pid int, f *process.File) string {
 // maxDepartures limits the processes that the summary names as no longer sampled.
 const maxDepartures = 3
 
-// unmeasured returns what perf events alone could not see, in lines of text, nil for BPF programs.
-func (r *run) unmeasured() (lines []string) {
+// unmeasured returns what perf events alone could not see so far, in lines of text, nil for BPF programs. The amounts of
+// CPU time are those of the whole run.
+func (r *run) unmeasured(amounts bool) (lines []string) {
 	_ = source.Each(r.sources, func(s *perfring.Source) error {
 		u := s.Unmeasured()
-		lines = append(lines, leftOut(u, r.options.Every == 0, onCPU(r.subject).Between()))
+		lines = append(lines, leftOut(u, amounts, onCPU(r.subject).Between()))
 		if u.Without > 0 {
 			lines = append(lines, fmt.Sprintf("%d of %d threads were not measured: each takes an open file for each CPU, and fulgur opens up to %d of them: raise the limit with ulimit -n", u.Without, u.Threads, u.Limit))
 		}
@@ -184,7 +185,8 @@ func leftOut(u perfring.Unmeasured, amounts bool, between time.Duration) string 
 		brief := fmt.Sprintf("in %s that ended before the first sample", plain.Count(u.Brief, "thread"))
 		where = strings.TrimPrefix(where+" or "+brief, " or ")
 	}
-	if !amounts || u.Unsampled == 0 || where == "" {
+	const shown = 5 * time.Millisecond
+	if !amounts || u.Unsampled < shown || where == "" {
 		return line
 	}
 	return fmt.Sprintf("%s; %.2f s of %.2f s of CPU time, %s, was not sampled", line, u.Unsampled.Seconds(), u.CPUTime.Seconds(), where)

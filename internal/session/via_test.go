@@ -45,6 +45,9 @@ func TestPreparePerf(t *testing.T) {
 // The line says where the missing time was, as far as that is known.
 func TestLeftOut(t *testing.T) {
 	const line = "without CAP_BPF: user code only"
+	if got := leftOut(perfring.Unmeasured{UserCode: true, CPUTime: time.Second, Unsampled: time.Millisecond}, true, time.Second); got != line {
+		t.Errorf("got %q for next to nothing, want %q", got, line)
+	}
 	u := perfring.Unmeasured{UserCode: true, CPUTime: 2910 * time.Millisecond, Unsampled: 310 * time.Millisecond}
 	for _, test := range []struct {
 		brief   uint64
