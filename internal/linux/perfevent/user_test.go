@@ -350,7 +350,11 @@ func TestInheritThread(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer e.Close()
+		t.Cleanup(func() {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 		events[i] = e
 	}
 	child := exec.Command("/bin/sh", "-c", `i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done`)
