@@ -108,7 +108,7 @@ func (r *run) loadPerf() error {
 		return err
 	}
 	if m.Specs[0].ExcludeKernel {
-		o.warn("samples user code only, by perf events: without CAP_BPF and CAP_PERFMON, the kernel's is invisible")
+		o.warn("samples user code only, by perf events: for kernel code, BPF programs need CAP_BPF and CAP_PERFMON")
 	} else {
 		o.warn("samples by perf events, without CAP_BPF")
 	}
