@@ -28,13 +28,13 @@ func TestPreparePerf(t *testing.T) {
 		what    source.Subject
 		want    string
 	}{
-		"an event of each kind of CPU": {Options{Target: own}, event(core, atom), "has a cycles for each kind of CPU: choose cpu-clock"},
+		"an event of each kind of CPU": {Options{Target: own}, event(core, atom), "is a separate event on each kind of CPU here: choose cpu-clock"},
 		"the kernel":                   {Options{Target: own, KernelOnly: true}, event(), "without user code"},
 		"an event in the kernel":       {Options{Target: own}, event(perfevent.Spec{Name: "cycles", ExcludeUser: true}), "without user code"},
 		"the machine":                  {Options{}, event(), "only your own processes"},
 		"a cgroup":                     {Options{Target: target.Target{Scope: target.Cgroup}}, event(), "only your own processes"},
-		"idle CPUs":                    {Options{Target: own}, oncpu.New(oncpu.Config{Idle: true}), "only the CPU time of programs"},
-		"waits":                        {Options{Target: own}, newWall(oncpu.Config{}), "only the CPU time of programs"},
+		"idle CPUs":                    {Options{Target: own}, oncpu.New(oncpu.Config{Idle: true}), "neither off-CPU time nor idle CPUs"},
+		"waits":                        {Options{Target: own}, newWall(oncpu.Config{}), "neither off-CPU time nor idle CPUs"},
 	} {
 		if err := test.options.preparePerf(test.what); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want a usage error with %q", name, err, test.want)

@@ -220,7 +220,7 @@ func TestSampleOwnCommand(t *testing.T) {
 		pid := cmd.Process.Pid
 		defer func() { _ = cmd.Process.Kill() }()
 		a := userAttr
-		a.Inherit, a.EnableOnExec, a.Period, a.UserStack = true, true, 1e6, 512
+		a.Inherit, a.EnableOnExec, a.Period, a.UserStack = true, true, 5e6, 512 // so rarely that the rings hold all samples
 		var events []*Event
 		var rings []*Ring
 		for _, cpu := range cpus {
