@@ -11,6 +11,8 @@ import (
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
+	"fulgur/internal/offline"
+	"fulgur/internal/profile/output"
 	"fulgur/internal/ui/clidoc"
 )
 
@@ -27,6 +29,9 @@ func (c *completeCommand) launch(argv []string) { c.Words = argv }
 
 // run prints nothing else, not even errors: they would appear in the line that the user types.
 func (c *completeCommand) run(ctx context.Context, env environment) (int, error) {
+	if len(c.Words) == 0 {
+		return exitFailed, nil // no shell asks this
+	}
 	done := make(chan string, 1)
 	go func() {
 		defer close(done)
@@ -59,6 +64,7 @@ func completions(words []string) (string, error) {
 	var text strings.Builder
 	err = clidoc.Complete(&text, parser.Model, words, clidoc.Sources{
 		clidoc.CommandName: commandNames, "event": eventNames, "process": processIDs,
+		"format": oneOf(output.Names()), "conversion": oneOf(conversionFormats()), "comparison": oneOf(offline.ComparisonFormats()),
 	})
 	return text.String(), err
 }
@@ -71,6 +77,16 @@ func commandNames(string) (list []clidoc.Candidate) {
 		}
 	}
 	return list
+}
+
+// oneOf returns the source of a list of words.
+func oneOf(words []string) func(string) []clidoc.Candidate {
+	return func(string) (list []clidoc.Candidate) {
+		for _, word := range words {
+			list = append(list, clidoc.Candidate{Word: word})
+		}
+		return list
+	}
 }
 
 // eventNames returns the events whose names begin with beginning.

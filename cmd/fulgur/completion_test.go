@@ -81,6 +81,14 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// A command line without words has no last one.
+func TestCompleteNothing(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{clidoc.Completer}, &stdout, &stderr); code != exitFailed || stdout.Len()+stderr.Len() > 0 {
+		t.Errorf("got exit code %d, %q and %q, want %d and nothing", code, &stdout, &stderr, exitFailed)
+	}
+}
+
 // TestComplete completes words whose candidates are not in the grammar, and words that choose the command.
 func TestComplete(t *testing.T) {
 	self := strconv.Itoa(os.Getpid())
@@ -95,6 +103,9 @@ func TestComplete(t *testing.T) {
 		"convert --unit=":     "--unit=s\n",
 		"agent --bolt-dir /x": "directory\t/x\n",
 		"view -- x":           "",
+		"profile --format o":  "\notlp\notlp-json\n",
+		"convert --format pr": "\npreagg\n",
+		"diff --format=sv":    "\n--format=svg\n",
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), append([]string{"complete", "--"}, words(line)...), &stdout, &stderr)

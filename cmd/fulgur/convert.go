@@ -29,8 +29,8 @@ type convertCommand struct {
 	Strict      bool   `group:"contents" help:"Leave out code between two branches if the kernel ran in between. perf2bolt treats such branches as consecutive."`
 	Basic       bool   `group:"contents" help:"Count sample addresses, for perf2bolt --basic-events, if no branches were recorded. Expect less improvement from BOLT."`
 
-	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .otlp or .otlp.json (OpenTelemetry), .json.gz (Firefox Profiler), .speedscope.json, .preagg (BOLT) or .prof and .afdo (AutoFDO). - is standard output, the default. If FILE is a URL, send the profile to an OpenTelemetry back end. If FILE is a directory, a BOLT or AutoFDO profile in it is named by binary and build ID, as fulgur merge expects."`
-	Format string `placeholder:"NAME" group:"output" help:"Output format: ${formats}, preagg, autofdo or autofdo-text. Default: by the ending of FILE."`
+	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: ${conversionEndings}. - is standard output, the default. If FILE is a URL, send the profile to an OpenTelemetry back end. If FILE is a directory, a BOLT or AutoFDO profile in it is named by binary and build ID, as fulgur merge expects."`
+	Format string `placeholder:"NAME" complete:"conversion" group:"output" help:"Output format: ${conversions}. Default: by the ending of FILE."`
 	LLVM   string `name:"llvm" default:"auto" placeholder:"VERSION" group:"output" help:"Write for perf2bolt of this version: 22 (and newer), 16 (16 to 21), or auto (the version of llvm-bolt in PATH, else 22). Default: auto."`
 	Stats  string `enum:"text,json" default:"text" placeholder:"FORM" group:"output" help:"Format of the summary on standard error: text, the default, or json."`
 	Quiet  bool   `short:"q" group:"output" help:"Do not print the summary and warnings to standard error."`

@@ -15,8 +15,8 @@ type diffCommand struct {
 	Unit      string `enum:"count,bytes,ns,us,ms,s," default:"" placeholder:"UNIT" group:"contents" help:"The unit of folded stacks that do not state one: us for bcc's offcputime, or count (the default), bytes, ns, ms or s."`
 	Value     string `placeholder:"TYPE" group:"contents" help:"Compare this value, for example cpu. Default: the first that both profiles have and that is not 0 in one of them."`
 
-	Output     string  `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .txt, .folded, .html or .svg. - is standard output, the default."`
-	Format     string  `placeholder:"NAME" group:"output" help:"Output format: text, folded, html, svg. Default: by the ending of FILE, or text."`
+	Output     string  `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: ${comparisonEndings}. - is standard output, the default."`
+	Format     string  `placeholder:"NAME" complete:"comparison" group:"output" help:"Output format: ${comparisons}. Default: by the ending of FILE, or text."`
 	Inverted   bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
 	Width      *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
 	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without template arguments, outer namespaces and package paths."`

@@ -86,8 +86,8 @@ func (g *groups) offline() *offline.Groups {
 
 // outputFlags select the output.
 type outputFlags struct {
-	Output     string  `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .pprof, .otlp or .otlp.json (OpenTelemetry), .json.gz (Firefox Profiler) or .speedscope.json. - is standard output, the default. If FILE is a URL, send the profile to an OpenTelemetry back end."`
-	Format     string  `placeholder:"NAME" group:"output" help:"Output format: ${formats}. Default: by the ending of FILE, or text."`
+	Output     string  `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: ${endings}. - is standard output, the default. If FILE is a URL, send the profile to an OpenTelemetry back end."`
+	Format     string  `placeholder:"NAME" complete:"format" group:"output" help:"Output format: ${formats}. Default: by the ending of FILE, or text."`
 	Folded     bool    `short:"f" group:"output" help:"Write folded stacks, one line for each stack, for flame graph tools."`
 	Delimited  bool    `short:"d" group:"output" help:"Insert a delimiter between kernel and user frames."`
 	Annotate   bool    `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i]."`

@@ -240,6 +240,7 @@ func newParser(list []subcommand, stdout, stderr io.Writer, helped func(), more 
 		kong.WithHyphenPrefixedParameters(true), // "-p -1": the value's own error is more helpful
 		profileVars(),
 		recordVars(),
+		formatVars(),
 		kong.Vars{"version": versionLine()},
 		kong.ExplicitGroups(headings),
 	)...)

@@ -23,6 +23,7 @@ import (
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/offline"
 	"fulgur/internal/profile/output"
@@ -435,7 +436,7 @@ func TestUsageErrors(t *testing.T) {
 		"profile --children -L 1":                "--children needs -p or a command",
 		"profile -f --format svg":                "-f and --format svg cannot be combined",
 		"profile -f -o a.otlp":                   "-f writes folded stacks, but the name a.otlp is for otlp: leave out -f",
-		"profile --format tar":                   "choose " + output.Names(),
+		"profile --format tar":                   "choose " + plain.Or(output.Names()),
 		"profile -o flame.png":                   ".folded",
 		"profile --max-depth 0":                  "is not a number",
 		"profile --max-depth 100000":             "depth 100000",
@@ -488,7 +489,7 @@ func TestUsageErrors(t *testing.T) {
 		"convert in":                                     ", or choose a format with --format",
 		"convert -o out.jpeg in":                         `unknown ending of "out.jpeg"`,
 		"convert --format jpeg in":                       `unknown format "jpeg"`,
-		"convert --binary b -o out.svg in":               "use a name ending in .preagg (BOLT) or .afdo (AutoFDO), or choose a format with --format",
+		"convert --binary b -o out.svg in":               "use a name ending in .preagg (BOLT), .afdo (AutoFDO) or .prof (AutoFDO), or choose a format with --format",
 		"convert --value cpu -o a.preagg --binary b in":  "cannot have a chosen value",
 		"autofdo":                      "no binary given: use -p PID",
 		"autofdo -p 1 --format preagg": "--format must be one of",

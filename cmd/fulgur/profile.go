@@ -14,7 +14,6 @@ import (
 	"fulgur/internal/capture/target"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
-	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
 	"fulgur/internal/ui/terminal"
 )
@@ -42,7 +41,6 @@ type profileCommand struct {
 func profileVars() kong.Vars {
 	return kong.Vars{
 		"frequency":    strconv.Itoa(oncpu.DefaultFrequency),
-		"formats":      output.Names(),
 		"topFrequency": strconv.Itoa(topFrequency),
 	}
 }

@@ -59,13 +59,19 @@ const (
 // FormatNames are the names of the formats of profiles of branches.
 var FormatNames = []string{Format, samplesFormat, samplesText}
 
+// Endings lists the endings of the names of profiles of branches, for users.
+var Endings = []string{"." + Format + " (BOLT)", "." + samplesEnding + " (AutoFDO)", otherEnding + " (AutoFDO)"}
+
+// otherEnding is clang's ending of sample profiles.
+const otherEnding = ".prof"
+
 // ChooseFormat reports whether an output is a profile of branches, given its format or, if
 // that is empty, its path: by the path's ending, or because it is a directory. It sets
 // o.Samples if it is a sample profile.
 func (o *ProfileOptions) ChooseFormat(path, format string) bool {
 	switch {
 	case format == samplesFormat,
-		format == "" && (strings.HasSuffix(path, "."+SamplesEnding) || strings.HasSuffix(path, ".prof")):
+		format == "" && (strings.HasSuffix(path, "."+samplesEnding) || strings.HasSuffix(path, otherEnding)):
 		o.Samples = sampleprof.Binary
 	case format == samplesText:
 		o.Samples = sampleprof.Text

@@ -61,7 +61,7 @@ func (o *ProfileOptions) newCollector() *bolt.Collector {
 // profileName returns the name of b's profile in a directory.
 func (o *ProfileOptions) profileName(b *bolt.Binary) string {
 	if o.Samples != "" {
-		return strings.TrimSuffix(bolt.ProfileName(b), "."+Format) + "." + SamplesEnding
+		return strings.TrimSuffix(bolt.ProfileName(b), "."+Format) + "." + samplesEnding
 	}
 	return bolt.ProfileName(b)
 }

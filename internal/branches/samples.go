@@ -17,8 +17,8 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// SamplesEnding is the ending of sample profiles that fulgur names.
-const SamplesEnding = "afdo"
+// samplesEnding is the ending of sample profiles that fulgur names.
+const samplesEnding = "afdo"
 
 // flowSymbol is the name of a variable that clang defines in programs with flow-sensitive
 // discriminators.
@@ -126,9 +126,9 @@ func (w *profileWriter) impossible() (n uint64) {
 // describe adds the properties of a sample profile to its report.
 func (s sampleStats) describe(r *binaryReport) {
 	r.Functions = s.functions
-	r.Next = [][]string{{"make", "LLVM=1", "CLANG_AUTOFDO_PROFILE=" + profileArgument(r.Profile, SamplesEnding)}}
+	r.Next = [][]string{{"make", "LLVM=1", "CLANG_AUTOFDO_PROFILE=" + profileArgument(r.Profile, samplesEnding)}}
 	if !s.kernel {
-		r.Next = [][]string{{"clang", "-O2", "-g", "-fdebug-info-for-profiling", "-fprofile-sample-use=" + profileArgument(r.Profile, SamplesEnding), "..."}}
+		r.Next = [][]string{{"clang", "-O2", "-g", "-fdebug-info-for-profiling", "-fprofile-sample-use=" + profileArgument(r.Profile, samplesEnding), "..."}}
 	}
 	if s.missing != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("functions are missing: %s", plain.Error(s.missing)))

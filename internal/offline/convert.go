@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"fulgur/internal/branches"
@@ -175,9 +176,9 @@ func (o *ConvertOptions) times(f output.Format) wanted {
 func (o *ConvertOptions) profileFormat() (output.Format, error) {
 	switch {
 	case o.Binary != "" || o.Basic || o.Strict:
-		return output.Format{}, usage.Errorf("the output is not a profile of branches: use a name ending in .%s (BOLT) or .%s (AutoFDO), or choose a format with %s", branches.Format, branches.SamplesEnding, usage.Format)
+		return output.Format{}, usage.Errorf("the output is not a profile of branches: use a name ending in %s, or choose a format with %s", plain.Or(branches.Endings), usage.Format)
 	case o.Format == "" && (o.Output == "" || o.Output == "-"):
-		return output.Format{}, usage.Errorf("no output format (%s, %s): name a file with a known ending, or choose a format with %s", output.Names(), strings.Join(branches.FormatNames, ", "), usage.Format)
+		return output.Format{}, usage.Errorf("no output format (%s): name a file with a known ending, or choose a format with %s", strings.Join(slices.Concat(output.Names(), branches.FormatNames), ", "), usage.Format)
 	}
 	f, err := output.Choose(o.Output, o.Format)
 	if err == nil && o.Times && (o.Value != "" || o.By != nil || !f.HasTimes(true)) {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
+	"fulgur/internal/message/plain"
 	"fulgur/internal/message/shortname"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
@@ -81,6 +83,9 @@ var diffFormats = map[string]diffFormat{
 	}},
 }
 
+// ComparisonFormats lists the formats of comparisons by name.
+func ComparisonFormats() []string { return output.Names(slices.Collect(maps.Keys(diffFormats))...) }
+
 // named returns p with the names to write in text.
 func (o *DiffOptions) named(p *profile.Profile) *profile.Profile {
 	if o.ShortNames {
@@ -109,7 +114,7 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 	}
 	format, ok := diffFormats[f.Name]
 	if !ok {
-		return 2, usage.Errorf("a comparison cannot be written as %s: choose text, folded, html or svg", f.Name)
+		return 2, usage.Errorf("a comparison cannot be written as %s: choose %s", f.Name, plain.Or(ComparisonFormats()))
 	}
 	if err := f.Allow(output.Options{Inverted: o.Inverted, Width: o.Width}); err != nil {
 		return 2, err

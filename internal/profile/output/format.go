@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulgur/internal/message/plain"
 	"fulgur/internal/message/shortname"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
@@ -44,9 +45,11 @@ type Options struct {
 
 // Format is an output format.
 type Format struct {
-	// Name is the name for users, and Endings the file name endings.
+	// Name is the name for users, and Endings the file name endings, the usual one first.
 	Name    string
 	Endings []string
+	// reader is the program that reads the format, if its ending does not say so.
+	reader string
 	// write writes the profile. value is the index of the value to write in formats with
 	// a single value.
 	write func(w io.Writer, p *profile.Profile, o Options, value int) error
@@ -89,13 +92,13 @@ var formats = []Format{
 	{Name: "pprof", Endings: []string{".pb.gz", ".pprof", ".prof"}, keeps: keeps{values: true, negatives: true, units: true, labels: true}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return pprof.Write(w, p, pprof.Options{System: o.System})
 	}},
-	{Name: sent, Endings: []string{".otlp"}, keeps: keeps{values: true, negatives: true, units: true, labels: true, owners: true}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
+	{Name: sent, Endings: []string{".otlp"}, reader: "OpenTelemetry", keeps: keeps{values: true, negatives: true, units: true, labels: true, owners: true}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return otlp.Write(w, p, otlp.Options{Resource: o.Resource})
 	}},
-	{Name: "otlp-json", Endings: []string{".otlp.json"}, keeps: keeps{values: true, negatives: true, units: true, labels: true, owners: true}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
+	{Name: "otlp-json", Endings: []string{".otlp.json"}, reader: "OpenTelemetry", keeps: keeps{values: true, negatives: true, units: true, labels: true, owners: true}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return otlp.WriteJSON(w, p, otlp.Options{Resource: o.Resource})
 	}},
-	{Name: "firefox", Endings: []string{".json.gz"}, keeps: keeps{values: true, negatives: true}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
+	{Name: "firefox", Endings: []string{".json.gz"}, reader: "Firefox Profiler", keeps: keeps{values: true, negatives: true}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return firefox.WriteProfile(w, p, firefox.Options{Source: o.Source})
 	}, writeTimes: func(w io.Writer, _ *profile.Profile, t *profile.Timeline, o Options, _ int) error {
 		return firefox.Write(w, t, firefox.Options{Source: o.Source})
@@ -158,26 +161,34 @@ func Choose(path, name string) (Format, error) {
 		return formats[0], nil
 	}
 	if name != "" {
-		return Format{}, usage.Errorf("unknown format %q: choose %s", name, Names())
+		return Format{}, usage.Errorf("unknown format %q: choose %s", name, plain.Or(Names()))
 	}
-	return Format{}, usage.Errorf("unknown ending of %q: use one of %s, or choose a format with %s", path, endings(), usage.Format)
+	return Format{}, usage.Errorf("unknown ending of %q: use one of %s, or choose a format with %s", path, strings.Join(Endings(), ", "), usage.Format)
 }
 
-// Names lists the formats by name, for help texts.
-func Names() string {
-	names := make([]string, len(formats))
-	for i, f := range formats {
-		names[i] = f.Name
-	}
-	return strings.Join(names, ", ")
-}
-
-func endings() string {
-	var all []string
+// Names lists the formats, or those of some names, by name.
+func Names(of ...string) (names []string) {
 	for _, f := range formats {
-		all = append(all, f.Endings...)
+		if len(of) == 0 || slices.Contains(of, f.Name) {
+			names = append(names, f.Name)
+		}
 	}
-	return strings.Join(all, " ")
+	return names
+}
+
+// Endings lists the usual endings of the formats, or of those with some names, for users.
+func Endings(of ...string) (endings []string) {
+	for _, f := range formats {
+		if !slices.Contains(Names(of...), f.Name) {
+			continue
+		}
+		ending := f.Endings[0]
+		if f.reader != "" {
+			ending += " (" + f.reader + ")"
+		}
+		endings = append(endings, ending)
+	}
+	return endings
 }
 
 // Write writes a profile, with its times if line has any, which requires

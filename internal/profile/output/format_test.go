@@ -2,9 +2,11 @@ package output
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 )
 
@@ -33,11 +35,11 @@ func TestChoose(t *testing.T) {
 		{"out.svg", "folded", "folded"},
 		{"out.png", "text", "text"},
 		{"out.png", "", `unknown ending of "out.png"`},
-		{"out", "", "use one of " + endings()},
+		{"out", "", "use one of " + strings.Join(Endings(), ", ")},
 		{"out.SVG", "", "unknown ending"},
 		{"out.gz", "", "unknown ending"},
 		{"out.svg", "png", `unknown format "png"`},
-		{"", "SVG", "choose " + Names()},
+		{"", "SVG", "choose " + plain.Or(Names())},
 	} {
 		got, err := Choose(test.output, test.format)
 		if err == nil && got.Name == test.want {
@@ -58,7 +60,7 @@ func TestFormatsAreDistinct(t *testing.T) {
 				t.Errorf("%s: got %q, %v; want %s", ending, got.Name, err, f.Name)
 			}
 		}
-		if !strings.Contains(Names(), f.Name) {
+		if !slices.Contains(Names(), f.Name) {
 			t.Errorf("got no %s in %s", f.Name, Names())
 		}
 	}

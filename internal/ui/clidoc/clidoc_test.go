@@ -372,6 +372,8 @@ func TestBrief(t *testing.T) {
 		"Measure what runs.":                 "Measure what runs",
 		"Keep N frames. Default: 127.":       "Keep N frames",
 		"Sample these: all of their threads": "Sample these",
+		"Remember N stacks (bcc: --stacks).": "Remember N stacks",
+		"Keep N of them (or all). More: no.": "Keep N of them (or all)",
 		"":                                   "",
 	} {
 		if got := brief(help); got != want {

@@ -27,9 +27,12 @@ func names(f *kong.Flag) []string {
 	return []string{"-" + string(f.Short), "--" + f.Name}
 }
 
-// brief returns the first sentence of a help text, for completion menus.
+// brief returns the first sentence of a help text without its details, for completion menus.
 func brief(help string) string {
 	sentence, _, _ := strings.Cut(help, ". ")
 	sentence, _, _ = strings.Cut(sentence, ": ")
+	if i := strings.LastIndexByte(sentence, '('); i >= 0 && !strings.Contains(sentence[i:], ")") {
+		sentence = strings.TrimSpace(sentence[:i]) // what was cut off is in parentheses
+	}
 	return strings.TrimSuffix(sentence, ".")
 }
