@@ -6,36 +6,70 @@ import (
 	"os"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/faults"
+	"fulgur/internal/capture/hits"
+	"fulgur/internal/capture/latency"
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/softirq"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/doctor"
 	"fulgur/internal/linux/rcu"
+	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/testenv"
 )
 
-// Attached and enabled sources count only while the gate is open.
+// An occasion makes a source count.
+type occasion struct {
+	target target.Target
+	what   source.Subject
+	act    func(*testing.T)
+}
+
+// occasions returns an occasion of each command whose source this process can make count.
+func occasions() map[doctor.Command]occasion {
+	self := target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}}
+	return map[doctor.Command]occasion{
+		doctor.Profile: {self, oncpu.New(oncpu.Config{Event: "cpu-clock", Frequency: 999}), compute},
+		doctor.OffCPU:  {self, offcpu.New(offcpu.Config{States: offcpu.AllStates}), func(*testing.T) { time.Sleep(time.Millisecond) }},
+		doctor.Faults:  {self, faults.New(faults.Config{}), fault},
+		doctor.SoftIRQ: {target.Target{}, softirq.New(), sendPacket},
+		doctor.Count:   {self, hits.New(hits.Config{Events: []string{"syscalls:sys_enter_getppid"}}), call},
+		doctor.Latency: {self, latency.New(latency.Config{Events: []string{"syscalls:sys_enter_getppid"}}), call},
+	}
+}
+
+// elsewhere has the commands without an occasion, and the reason.
+var elsewhere = map[doctor.Command]string{
+	doctor.BlockIO: "it needs a disk, which VMs lack",
+	doctor.Alloc:   "it needs a program with an allocator; see test/e2e",
+}
+
+// Each source has an occasion, or a reason why not.
+func TestOccasions(t *testing.T) {
+	testenv.AnyKernel(t)
+	all := occasions()
+	for _, subject := range All() {
+		c := subject.Command()
+		if _, ok := all[c]; ok == (elsewhere[c] != "") {
+			t.Errorf("%s: got an occasion: %t, and the reason %q to have none; want one of the two", c, ok, elsewhere[c])
+		}
+	}
+}
+
+// Attached and enabled sources count only while the gate is open. Their stacks have names of tasks.
 func TestGate(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
-	self := target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}}
-	for name, test := range map[string]struct {
-		target target.Target
-		what   source.Subject
-		act    func(*testing.T)
-	}{
-		"oncpu":   {self, oncpu.New(oncpu.Config{Event: "cpu-clock", Frequency: 999}), compute},
-		"offcpu":  {self, offcpu.New(offcpu.Config{States: offcpu.AllStates}), func(*testing.T) { time.Sleep(time.Millisecond) }},
-		"faults":  {self, faults.New(faults.Config{}), fault},
-		"softirq": {target.Target{}, softirq.New(), sendPacket},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for name, test := range occasions() {
+		t.Run(string(name), func(t *testing.T) {
 			if err := test.what.Complete(source.Common{Target: &test.target}); err != nil {
 				t.Fatal(err)
 			}
@@ -77,6 +111,12 @@ func TestGate(t *testing.T) {
 				test.act(t)
 				return samples() > 0
 			}, func() string { return "no samples while the gate is open" })
+			named := 0
+			testenv.Await(t, func() bool {
+				test.act(t)
+				named += namedStacks(t, s)
+				return named > 0
+			}, func() string { return "no stacks while the gate is open" })
 			// The end of the measurement adds what is in progress.
 			if err := errors.Join(gate.Shut(), s.End(), rcu.Wait()); err != nil {
 				t.Fatal(err)
@@ -90,6 +130,32 @@ func TestGate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// namedStacks returns the number of new stacks of processes in the ring of a source. Each has the name of its
+// task.
+func namedStacks(t *testing.T, s source.Source) (n int) {
+	t.Helper()
+	if err := s.Ring().ReadTo(s.Ring().Position(), func(r []byte) error {
+		if bpf.RecordType(r[0]) != bpf.RecordStack {
+			return nil
+		}
+		var record bpf.StackRecord
+		if err := ringbuf.Copy(&record, r, unsafe.Offsetof(record.Frames)); err != nil {
+			return err
+		}
+		if record.Pid == 0 {
+			return nil // the kernel's part of a wait has no task of its own
+		}
+		n++
+		if record.Comm[0] == 0 {
+			t.Errorf("got no name of task %d of process %d", record.Tid, record.Pid)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // compute uses the CPU for several periods.
@@ -110,6 +176,9 @@ func fault(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// call makes a system call.
+func call(*testing.T) { unix.Getppid() }
 
 // sendPacket sends a packet to this machine, which a soft interrupt receives.
 func sendPacket(t *testing.T) {
