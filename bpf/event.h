@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Events of a timeline. In timeline mode, each event crosses the ring as a
- * separate record with its time, and the kernel counts nothing. The probe
- * family defines the contents as struct timeline_event, whose first word is its
- * type, as in all records.
+ * Events of a timeline. If timeline is set, each event crosses the ring as a
+ * record with its time, and the kernel counts nothing. A family of programs that
+ * has events defines their record as struct timeline_event. Its first word is its
+ * type, as in all records. The other families only have the variable.
  */
 #ifndef FULGUR_EVENT_H
 #define FULGUR_EVENT_H
