@@ -70,7 +70,7 @@ var subcommands = []subcommand{
 	{"help", ownGroup, "Explain a command and its flags.", with[helpCommand]},
 	{"version", ownGroup, "Print the version.", with[versionCommand]},
 
-	{"branch-stepper", hiddenGroup, "", with[stepperCommand]}, // stepping.Subcommand
+	{branches.StepperCommand, hiddenGroup, "", with[stepperCommand]},
 	{clidoc.Completer, hiddenGroup, "", with[completeCommand]},
 }
 

@@ -158,5 +158,8 @@ func (s *stepped) close() error {
 	return err
 }
 
+// StepperCommand is fulgur's hidden command that calls [RunStepper].
+const StepperCommand = stepping.Subcommand
+
 // RunStepper is the main function of the process that single-steps for [Measure]; see [stepping.Run].
 func RunStepper(in io.Reader, out io.Writer) error { return stepping.Run(in, out) }

@@ -74,7 +74,7 @@ func TestBombPaths(t *testing.T) {
 			body := words(int32(1), int32(1), uint64(i)<<20, uint64(0x1000), uint64(0))
 			return trailed(unix.PERF_RECORD_MMAP, 0, append(body, padded(fmt.Sprint("/", i, long))...), i+1)
 		})
-		_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{})
+		_, err := readCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{})
 		if err == nil || !strings.Contains(err.Error(), "more different mapped files") {
 			t.Errorf("got error %v, want %q in it", err, "more different mapped files")
 		}
@@ -99,7 +99,7 @@ func TestBombIDs(t *testing.T) {
 			data = binary.NativeEndian.AppendUint64(data, i)
 		}
 		data = append(data, recordOf(recordFinishedRound, 0, nil)...)
-		_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{})
+		_, err := readCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{})
 		if err == nil || !strings.Contains(err.Error(), "too many events") {
 			t.Errorf("got error %v, want %q in it", err, "too many events")
 		}

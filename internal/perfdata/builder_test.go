@@ -2,8 +2,10 @@ package perfdata
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"io"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -191,4 +193,22 @@ func (b *builder) pipe(data []byte) []byte {
 	out = append(out, recordOf(recordHeaderAttr, 0, append(bytes.Clone(b.attr), words(uint64(1))...))...)
 	out = append(out, data...)
 	return append(out, b.ids...)
+}
+
+// collectFrom adds the samples of a perf.data file to c.
+func collectFrom(ctx context.Context, r io.ReaderAt, size int64, name string, c *bolt.Collector, opts Options) (Stats, error) {
+	f, err := openFile(r, size, name)
+	if err != nil {
+		return Stats{}, err
+	}
+	return f.collect(ctx, c, opts)
+}
+
+// readCallChains reads the call chains of a perf.data file.
+func readCallChains(ctx context.Context, r io.ReaderAt, size int64, name string, o ChainOptions) (*CallChains, error) {
+	f, err := openFile(r, size, name)
+	if err != nil {
+		return nil, err
+	}
+	return f.callChains(ctx, o)
 }

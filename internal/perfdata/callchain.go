@@ -6,7 +6,6 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -52,7 +51,7 @@ type ChainSample struct {
 	Main   bool
 }
 
-// ChainOptions configures [ReadCallChains].
+// ChainOptions configures [Input.CallChains].
 type ChainOptions struct {
 	// Each, if not nil, is called with every sample, in file order.
 	Each func(ChainSample) error
@@ -61,21 +60,7 @@ type ChainOptions struct {
 	Code func(Mapped, elf.Machine) unwind.Code
 }
 
-// ReadCallChains reads the samples of a perf.data file of size bytes until ctx is done.
-// Errors contain name. The profile is not by thread. Malformed records are left out, and so is
-// the end of a file that is cut short; it is an error if no samples are left.
-//
-// It unwinds the copies of user stacks that perf record --call-graph dwarf takes. Their
-// samples say why the stack ends. Other samples do not.
-func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string, o ChainOptions) (*CallChains, error) {
-	f, err := openFile(r, size, name)
-	if err != nil {
-		return nil, err
-	}
-	return f.callChains(ctx, o)
-}
-
-// callChains is [ReadCallChains] of an open file.
+// callChains is [Input.CallChains] of an open file.
 func (f *file) callChains(ctx context.Context, o ChainOptions) (*CallChains, error) {
 	c := &chains{
 		collection: collection{ctx: ctx, file: f, lenient: true, memory: true, procs: f.processes(func(m Mapped) *bolt.Binary { return bolt.NewMapped(m.Path, m.BuildID) })},

@@ -59,7 +59,7 @@ func stacks(p *profile.Profile) []string {
 
 func readChains(t testing.TB, data []byte) *CallChains {
 	t.Helper()
-	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{})
+	c, err := readCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestEachChainSample(t *testing.T) {
 	b.chain(7, 7, modeUser, contextUser, 0x10)
 	data := b.file(b.plain())
 	var got []ChainSample
-	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Each: func(s ChainSample) error {
+	c, err := readCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Each: func(s ChainSample) error {
 		got = append(got, s)
 		return nil
 	}})
@@ -246,7 +246,7 @@ func TestEachChainSample(t *testing.T) {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 	failed := errors.New("failed")
-	if _, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Each: func(ChainSample) error { return failed }}); !errors.Is(err, failed) {
+	if _, err := readCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Each: func(ChainSample) error { return failed }}); !errors.Is(err, failed) {
 		t.Errorf("got error %v, want the callback's", err)
 	}
 }
@@ -271,7 +271,7 @@ func TestMainEvent(t *testing.T) {
 	}
 	data := b.pipe(b.plain())
 	var got []string
-	_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Each: func(s ChainSample) error {
+	_, err := readCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Each: func(s ChainSample) error {
 		got = append(got, fmt.Sprintf("%s %v", s.Event.Type, s.Main))
 		return nil
 	}})
@@ -316,7 +316,7 @@ func TestReadCallChainsErrors(t *testing.T) {
 		"no samples": empty, "sample cut short": cut, "than any kernel records": long, "cut short": short,
 	} {
 		data := b.file(b.plain())
-		_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{})
+		_, err := readCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)
 		}
@@ -365,7 +365,7 @@ func TestReadCallChainsDamaged(t *testing.T) {
 		"a build ID":       {described.file(described.plain()), 4, "; it was left out"},
 		"the end and more": {last(both.file(both.plain())), 1, "the rest was left out, and 2 malformed records before it"},
 	} {
-		c, err := ReadCallChains(t.Context(), bytes.NewReader(test.data), int64(len(test.data)), "in", ChainOptions{})
+		c, err := readCallChains(t.Context(), bytes.NewReader(test.data), int64(len(test.data)), "in", ChainOptions{})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

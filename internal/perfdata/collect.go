@@ -67,17 +67,7 @@ func Match(b *bolt.Binary) func(Mapped) *bolt.Binary {
 	}
 }
 
-// Collect reads a perf.data file of size bytes until ctx is done and adds its samples to
-// c. name is used in errors.
-func Collect(ctx context.Context, r io.ReaderAt, size int64, name string, c *bolt.Collector, opts Options) (Stats, error) {
-	f, err := openFile(r, size, name)
-	if err != nil {
-		return Stats{}, err
-	}
-	return f.collect(ctx, c, opts)
-}
-
-// collect is [Collect] of an open file.
+// collect is [Input.Collect] of an open file.
 func (f *file) collect(ctx context.Context, c *bolt.Collector, opts Options) (Stats, error) {
 	if err := cmp.Or(f.cut, f.lacks); err != nil {
 		return Stats{}, err

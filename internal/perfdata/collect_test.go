@@ -46,9 +46,9 @@ func collect(t testing.TB, input []byte, b *bolt.Binary, opts bolt.Options) (str
 		err   error
 	)
 	if IsPerfData(input) {
-		stats, err = Collect(t.Context(), bytes.NewReader(input), int64(len(input)), "in", c, Options{Find: Match(b)})
+		stats, err = collectFrom(t.Context(), bytes.NewReader(input), int64(len(input)), "in", c, Options{Find: Match(b)})
 	} else {
-		stats, err = CollectScript(bytes.NewReader(input), "in", c, Options{Find: Match(b)})
+		stats, err = collectScript(bytes.NewReader(input), "in", c, Options{Find: Match(b)})
 	}
 	if err != nil {
 		return "", stats, err

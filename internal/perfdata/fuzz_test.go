@@ -29,7 +29,7 @@ func ended(t *testing.T) context.Context {
 func fuzzChains(t *testing.T, data []byte) (*profile.Profile, error) {
 	t.Helper()
 	var samples, weight int64
-	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Each: func(s ChainSample) error {
+	c, err := readCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Each: func(s ChainSample) error {
 		if s.Weight <= 0 || s.Time < 0 || len(s.Comm) > maxComm {
 			t.Fatalf("got sample %+v, want a weight, a time and a bounded name", s)
 		}
@@ -74,7 +74,7 @@ func fuzzBranches(t *testing.T, data []byte, prog *bolt.Binary) (Stats, bolt.Sta
 	c := bolt.NewCollector(bolt.Options{Memory: 1 << 16})
 	defer c.Close()
 	c.Register(prog)
-	stats, err := Collect(t.Context(), bytes.NewReader(data), int64(len(data)), "in", c, Options{Find: func(m Mapped) *bolt.Binary {
+	stats, err := collectFrom(t.Context(), bytes.NewReader(data), int64(len(data)), "in", c, Options{Find: func(m Mapped) *bolt.Binary {
 		if strings.HasPrefix(m.Path, "/usr") {
 			return prog
 		}
@@ -116,7 +116,7 @@ func FuzzGenerated(f *testing.F) {
 			return
 		}
 		for _, input := range [][]byte{file, b.pipe(plain)} {
-			if _, err := ReadCallChains(ended(t), bytes.NewReader(input), int64(len(input)), "in", ChainOptions{}); err == nil {
+			if _, err := readCallChains(ended(t), bytes.NewReader(input), int64(len(input)), "in", ChainOptions{}); err == nil {
 				t.Fatal("got no error after the end of the context")
 			}
 		}
@@ -187,7 +187,7 @@ func FuzzScript(f *testing.F) {
 		c := bolt.NewCollector(bolt.Options{Memory: 1 << 16})
 		defer c.Close()
 		c.Register(prog)
-		stats, err := CollectScript(strings.NewReader(input), "in", c, Options{Find: func(Mapped) *bolt.Binary { return prog }})
+		stats, err := collectScript(strings.NewReader(input), "in", c, Options{Find: func(Mapped) *bolt.Binary { return prog }})
 		var syntax *SyntaxError
 		if err != nil && !errors.As(err, &syntax) {
 			t.Errorf("got an error without line: %v", err)

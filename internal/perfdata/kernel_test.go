@@ -79,7 +79,7 @@ func TestKernel(t *testing.T) {
 			defer c.Close()
 			c.Register(bin)
 			in := b.file(b.plain())
-			stats, err := Collect(t.Context(), bytes.NewReader(in), int64(len(in)), "in", c, Options{Find: Match(bin)})
+			stats, err := collectFrom(t.Context(), bytes.NewReader(in), int64(len(in)), "in", c, Options{Find: Match(bin)})
 			switch {
 			case tc.want == "none":
 				if err != nil || stats.Mappings != 0 || c.Stats().Inside != 0 {

@@ -144,7 +144,12 @@ func (in *Input) open() (*file, error) {
 	return f, nil
 }
 
-// CallChains is [ReadCallChains] of the input, which must not be text.
+// CallChains reads the samples of the input, which must not be text, until ctx is done. The profile is not by
+// thread. Malformed records are left out, and so is the end of a file that is cut short; it is an error if no
+// samples are left.
+//
+// It unwinds the copies of user stacks that perf record --call-graph dwarf takes. Their samples say why the
+// stack ends. Other samples do not.
 func (in *Input) CallChains(ctx context.Context, o ChainOptions) (*CallChains, error) {
 	f, err := in.open()
 	if err != nil {
@@ -169,7 +174,7 @@ func (in *Input) Collect(ctx context.Context, c *bolt.Collector, opts Options) (
 		}
 		return f.collect(ctx, c, opts)
 	}
-	return CollectScript(io.NewSectionReader(in.file, 0, in.size), in.name, c, opts)
+	return collectScript(io.NewSectionReader(in.file, 0, in.size), in.name, c, opts)
 }
 
 // Close closes the input.

@@ -42,9 +42,9 @@ func profileOf(t testing.TB, path string, input []byte) (traces, branches []byte
 		c.Register(b)
 		opts := Options{Find: Match(b), Default: b.FixedLayout()}
 		if IsPerfData(input) {
-			_, err = Collect(t.Context(), bytes.NewReader(input), int64(len(input)), "perf.data", c, opts)
+			_, err = collectFrom(t.Context(), bytes.NewReader(input), int64(len(input)), "perf.data", c, opts)
 		} else {
-			_, err = CollectScript(bytes.NewReader(input), "script", c, opts)
+			_, err = collectScript(bytes.NewReader(input), "script", c, opts)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -224,7 +224,7 @@ func TestPerf2boltBasic(t *testing.T) {
 	c := bolt.NewCollector(bolt.Options{})
 	defer c.Close()
 	c.Register(bin)
-	if _, err := Collect(t.Context(), bytes.NewReader(data), int64(len(data)), "perf.data", c, Options{Find: Match(bin), Addresses: true}); err != nil {
+	if _, err := collectFrom(t.Context(), bytes.NewReader(data), int64(len(data)), "perf.data", c, Options{Find: Match(bin), Addresses: true}); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer

@@ -290,7 +290,7 @@ func TestUnknownBits(t *testing.T) {
 		b.chain(7, 7, modeUser, contextUser, 0x400040)
 		b.set(offset, binary.NativeEndian.Uint64(b.attr[offset:])|1<<bit)
 		for _, data := range [][]byte{b.file(b.plain()), b.pipe(b.plain())} {
-			_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{})
+			_, err := readCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{})
 			if want := fmt.Sprintf("of bit %d,", bit); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("offset %d: got error %v, want %q", offset, err, want)
 			}

@@ -19,11 +19,11 @@ const maxScriptLine = 1 << 20
 // right-aligned in 16 columns, after a space or tab.
 const pidColumns = 12
 
-// CollectScript reads the output of `perf script -F pid,ip,brstack --show-mmap-events`
+// collectScript reads the output of `perf script -F pid,ip,brstack --show-mmap-events`
 // and adds its samples to c. It skips call chains between address and branches. With
 // --show-task-events, it follows forks and execs. Without process IDs (-F ip,brstack),
 // all samples belong to the only process that mapped a binary. name is used in errors.
-func CollectScript(r io.Reader, name string, c *bolt.Collector, opts Options) (Stats, error) {
+func collectScript(r io.Reader, name string, c *bolt.Collector, opts Options) (Stats, error) {
 	s := &script{
 		lines:     bufio.NewReaderSize(r, maxScriptLine),
 		name:      name,

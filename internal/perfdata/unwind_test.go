@@ -118,7 +118,7 @@ func TestUnwind(t *testing.T) {
 	b := copyFile()
 	asked := 0
 	data := b.file(b.plain())
-	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Code: func(m Mapped, machine elf.Machine) unwind.Code {
+	c, err := readCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Code: func(m Mapped, machine elf.Machine) unwind.Code {
 		if asked++; m.Path != "/bin/copied" || machine != machineOf("") {
 			t.Errorf("got a request for %+v of %v", m, machine)
 		}
@@ -224,7 +224,7 @@ func TestUnwindGenerated(t *testing.T) {
 	}
 	b := generatedFile()
 	data := b.file(b.plain())
-	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Code: func(m Mapped, _ elf.Machine) unwind.Code {
+	c, err := readCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Code: func(m Mapped, _ elf.Machine) unwind.Code {
 		switch m.Path {
 		case "/bin/copied":
 			return unwind.Code{Table: testTable()}
@@ -280,7 +280,7 @@ func TestGeneratedOmits(t *testing.T) {
 			sample(7, jitCode, stackAt)
 		}
 		data := b.file(b.plain())
-		c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Code: func(Mapped, elf.Machine) unwind.Code {
+		c, err := readCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", ChainOptions{Code: func(Mapped, elf.Machine) unwind.Code {
 			return unwind.Code{Table: testTable()}
 		}})
 		if err != nil {
