@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -325,10 +326,7 @@ func outputs(parsed *kong.Context) (n int) {
 // profilers. It removes needless parts: the name of an argument before our own error, and
 // suggestions for an unknown flag of one letter, because every other letter is equally similar.
 func clarify(failed *kong.ParseError) error {
-	message, command := failed.Error(), failed.Context.Selected()
-	if command == nil {
-		return failed
-	}
+	message, command := failed.Error(), cmp.Or(failed.Context.Selected(), failed.Context.Model.Node)
 	for _, arg := range command.Positional {
 		// Without an error of the context, kong understood all that was given.
 		if missing := arg.Tag.Get("missing"); missing != "" && !arg.Set && failed.Context.Error == nil {

@@ -458,6 +458,7 @@ func TestUsageErrors(t *testing.T) {
 		"profile -g":                         "unknown flag -g: stacks are always recorded; --unwind selects how they are found\n",
 		"top --call-graph dwarf":             "unknown flag --call-graph: stacks are always recorded",
 		"bolt -g":                            "unknown flag -g\n",
+		"-o":                                 "unknown flag -o\n",
 		"offcpu --duration 5":                "unknown flag --duration: the duration is an argument, as in fulgur offcpu 10\n",
 		"convert --duration=5 x":             "unknown flag --duration\n",
 		"bolt":                               "no binary given: use -p PID",
