@@ -46,7 +46,7 @@ type command struct {
 // commands holds all commands in the order of the report. The memory was measured with Linux 6.18 on 2 CPUs, each
 // command for one second on an idle machine: the lowest limit under which the kernel killed nothing, to 2 MiB,
 // and then about an eighth more, to multiples of 8 MiB. More programs, CPUs and stacks need more. TestMemoryNeeds
-// in test/e2e runs the commands with these limits, except softirq and those of bolt. Branch records were
+// in test/e2e runs the commands with these limits, or says why not. Branch records were
 // not measured: few machines have them.
 var commands = []command{
 	{Profile, []Command{Profile}, 64, true}, // 55
