@@ -143,7 +143,7 @@ type Options struct {
 // Limits reduce what a measurement with windows costs while it runs. The zero value reduces
 // nothing.
 type Limits struct {
-	// Reduction makes sources measure less, see [source.Source.Reduce]; 0 or 1 for no reduction.
+	// Reduction makes sources measure less, see [source.Reducible]; 0 or 1 for no reduction.
 	Reduction uint64
 	// NoSymbols skips symbolization, as in [Options], except for names that are still known.
 	NoSymbols bool

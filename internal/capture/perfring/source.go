@@ -164,7 +164,7 @@ func (s *Source) Track(t *process.Table) { s.processes = t }
 // FDs implements [process.Listener]. There are none: a goroutine reads the rings at once, and the samples can wait.
 func (s *Source) FDs() []int { return nil }
 
-// Drain implements [process.Listener]. It keeps samples until [Source.ReadTo].
+// Drain implements [process.Listener]. It keeps samples until the ring of [Source.Ring] is read.
 func (s *Source) Drain(fn func(perfevent.Record)) (uint64, error) {
 	until := monotonic.Now()
 	fresh, err := s.takeRead()

@@ -356,7 +356,7 @@ func (e *encoder) location(frames []profile.FrameID) int32 {
 	return e.dictionary.locations.id(row)
 }
 
-// frameType returns the value of [FrameType] for a frame, or "" if none fits.
+// frameType returns the value of [otelprofiles.FrameType] for a frame, or "" if none fits.
 func (e *encoder) frameType(f profile.Frame) string {
 	switch f.Kind {
 	case profile.KindKernel:

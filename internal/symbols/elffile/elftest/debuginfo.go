@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// SourceFile is the source file of all code that [DebugInfo] describes.
+// SourceFile is the source file of all code that the debug information describes.
 const SourceFile = "/src/code.c"
 
 // Place is a function at an address, and the line there.
