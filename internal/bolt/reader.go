@@ -14,9 +14,9 @@ import (
 // line longer.
 const maxLine = 4096
 
-// SyntaxError reports a line that perf2bolt would reject or misread.
+// SyntaxError reports a line that is neither of a profile, as perf2bolt reads it, nor of perf script.
 type SyntaxError struct {
-	// File is the name of the profile, Line the line number, starting at 1, and Offset
+	// File is the name of the input, Line the line number, starting at 1, and Offset
 	// the start of the line in the file, in bytes.
 	File   string
 	Line   int

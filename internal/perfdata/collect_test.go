@@ -163,7 +163,7 @@ func TestScriptErrors(t *testing.T) {
 		{"1 " + strings.Repeat("0x1/0x2/P/-/-/1 ", perfevent.MaxBranches+1), "in:1 (offset 0x0): sample with more branches"},
 	} {
 		_, _, err := collect(t, []byte(tc.text), dataBinary(t), bolt.Options{})
-		var syntax *SyntaxError
+		var syntax *bolt.SyntaxError
 		if !errors.As(err, &syntax) || !strings.HasPrefix(err.Error(), tc.want) {
 			t.Errorf("got error %v, want %s", err, tc.want)
 		}

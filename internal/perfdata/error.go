@@ -17,19 +17,3 @@ type FormatError struct {
 func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s: %s at offset %#x", e.File, e.Problem, e.Offset)
 }
-
-// SyntaxError reports a line that is not output of perf script.
-type SyntaxError struct {
-	// File is the file's name as given by the caller, Line the line number, starting at
-	// 1, and Offset the start of the line in the file, in bytes.
-	File   string
-	Line   int
-	Offset int64
-	// Problem describes the error.
-	Problem string
-}
-
-// Error implements error.
-func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("%s:%d (offset %#x): %s", e.File, e.Line, e.Offset, e.Problem)
-}

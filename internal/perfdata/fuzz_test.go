@@ -188,7 +188,7 @@ func FuzzScript(f *testing.F) {
 		defer c.Close()
 		c.Register(prog)
 		stats, err := collectScript(strings.NewReader(input), "in", c, Options{Find: func(Mapped) *bolt.Binary { return prog }})
-		var syntax *SyntaxError
+		var syntax *bolt.SyntaxError
 		if err != nil && !errors.As(err, &syntax) {
 			t.Errorf("got an error without line: %v", err)
 		}

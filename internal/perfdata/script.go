@@ -79,7 +79,7 @@ func (s *script) run() error {
 }
 
 func (s *script) errorf(format string, args ...any) error {
-	return &SyntaxError{File: s.name, Line: s.number, Offset: s.offset, Problem: fmt.Sprintf(format, args...)}
+	return &bolt.SyntaxError{File: s.name, Line: s.number, Offset: s.offset, Problem: fmt.Sprintf(format, args...)}
 }
 
 // line processes a line: an event, part of a sample, or the empty line after a sample.

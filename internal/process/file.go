@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/files/safeopen"
+	"fulgur/internal/symbols/elffile"
 )
 
 // FileKey identifies mapped code: the device number and inode as shown by the process's
@@ -107,6 +108,16 @@ func (f *File) ReaderAt() (io.ReaderAt, int64, error) {
 		return nil, 0, err
 	}
 	return reader{f}, o.size, nil
+}
+
+// ELF reads the headers of an ELF file. The errors are those of [File.ReaderAt] and [elffile.New]. The result need
+// not be closed.
+func (f *File) ELF() (*elffile.File, error) {
+	r, size, err := f.ReaderAt()
+	if err != nil {
+		return nil, err
+	}
+	return elffile.New(r, size, f.Path)
 }
 
 // Root returns the directory relative to which a process that maps the file interprets Path,

@@ -181,11 +181,7 @@ func (s *Source) allocatorIn(f *process.File) *allocator {
 
 // openFile opens a file that a process maps.
 func openFile(f *process.File) (*elffile.File, error) {
-	r, size, err := f.ReaderAt()
-	if err != nil {
-		return nil, &unreadable{err}
-	}
-	file, err := elffile.New(r, size, f.Path)
+	file, err := f.ELF()
 	if err != nil {
 		return nil, &unreadable{err}
 	}

@@ -303,11 +303,7 @@ func (n *Names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.
 		n.stripped[id] = lacks
 		return n.lookUpELF(id, elf, frames)
 	}
-	r, size, err := file.ReaderAt()
-	if err != nil {
-		return err
-	}
-	elf, err := symbolize.OpenELF(r, size, file.Path, n.options)
+	elf, err := n.openELF(file)
 	if err != nil {
 		return err
 	}
@@ -371,6 +367,15 @@ func (n *Names) lookUpELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.Fr
 	return n.lookUp(e, frames, func(f stacks.Frame) (call uint64, shown shownFrame, ok bool) { return inELF(e, f) })
 }
 
+// openELF opens a mapped file, to name its code.
+func (n *Names) openELF(file *process.File) (*symbolize.ELF, error) {
+	r, size, err := file.ReaderAt()
+	if err != nil {
+		return nil, err
+	}
+	return symbolize.OpenELF(r, size, file.Path, n.options)
+}
+
 // placeInFile records the file of code id, if it is one, and the addresses of frames in it. Without
 // them, frames that are named later would have offsets in the file instead of addresses.
 func (n *Names) placeInFile(id stacks.CodeID, frames []stacks.FrameID) error {
@@ -383,11 +388,7 @@ func (n *Names) placeInFile(id stacks.CodeID, frames []stacks.FrameID) error {
 		n.placeInELF(id, elf, frames)
 		return nil
 	}
-	r, size, err := file.ReaderAt()
-	if err != nil {
-		return err
-	}
-	elf, err := symbolize.OpenELF(r, size, file.Path, n.options)
+	elf, err := n.openELF(file)
 	if err != nil {
 		return err
 	}

@@ -120,11 +120,7 @@ type elfImage struct {
 
 // readImage reads the image of a file.
 func readImage(f *process.File) (is elfImage, err error) {
-	r, size, err := f.ReaderAt()
-	if err != nil {
-		return is, err
-	}
-	e, err := elffile.New(r, size, f.Path)
+	e, err := f.ELF()
 	if err != nil {
 		return is, err
 	}

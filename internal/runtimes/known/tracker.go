@@ -388,11 +388,7 @@ func (t *Tracker) noteUnknown(why string) {
 
 // search searches f for runtimes, for glibc and, if asked to, for labels.
 func search(f *process.File, labels bool) (is file, err error) {
-	r, size, err := f.ReaderAt()
-	if err != nil {
-		return is, err
-	}
-	e, err := elffile.New(r, size, f.Path)
+	e, err := f.ELF()
 	if err != nil {
 		return is, err
 	}
