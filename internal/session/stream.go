@@ -31,8 +31,8 @@ const (
 	maxStreamed = 1 << 16
 )
 
-// StreamFormats names the formats of [Stream], for help texts.
-const StreamFormats = "text, jsonl"
+// streamFormats names the formats of [Stream].
+const streamFormats = "text, jsonl"
 
 // Stream samples code on the CPUs for as long as [Run] does, and writes each
 // sample with its stack as it is taken. If naming or writing cannot keep up, it
@@ -61,7 +61,7 @@ func streamFormat(o *Options) (func(io.Writer, samples.Batch) error, error) {
 	case "jsonl":
 		return samples.WriteJSON, nil
 	}
-	return nil, usage.Errorf("a stream of samples cannot have format %q: choose %s", o.Format, StreamFormats)
+	return nil, usage.Errorf("a stream of samples cannot have format %q: choose %s", o.Format, streamFormats)
 }
 
 // streamed is the subject of on-CPU samples that are written as they are taken.
