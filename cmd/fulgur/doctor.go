@@ -39,9 +39,7 @@ func (c *doctorCommand) run(_ context.Context, env environment) (int, error) {
 	if err != nil {
 		return exitFailed, err
 	}
-	trials := trial.All()
-	maps.Copy(trials, branches.Trials())
-	facts.Tried = trials.Run()
+	facts.Tried = trials().Run()
 	report := doctor.Examine(&facts, buildVersion())
 	if c.JSON {
 		enc := json.NewEncoder(env.stdout)
@@ -57,4 +55,11 @@ func (c *doctorCommand) run(_ context.Context, env environment) (int, error) {
 		return exitFailed, nil
 	}
 	return 0, nil
+}
+
+// trials returns the trials of all areas.
+func trials() doctor.Trials {
+	all := trial.All()
+	maps.Copy(all, branches.Trials())
+	return all
 }

@@ -2,7 +2,6 @@ package trial
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -14,16 +13,6 @@ import (
 	"fulgur/internal/testenv"
 	"fulgur/test/rig/pmu"
 )
-
-// The doctor reports the trial of each source, since its table lists the source's command.
-func TestCommandsAreKnown(t *testing.T) {
-	testenv.AnyKernel(t)
-	for _, subject := range sources.All() {
-		if c := subject.Command(); !slices.Contains(doctor.Commands, c) {
-			t.Errorf("%s is in sources.All, but not in the table of commands in internal/doctor/check.go", c)
-		}
-	}
-}
 
 // All trials succeed for root on every supported kernel, and again when repeated, because
 // a trial leaves nothing behind.
