@@ -25,7 +25,7 @@ func branchData(t *testing.T, dir, data, name string) string {
 	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
 		testenv.Unsupported(t, "needs the source tree: %v", err)
 	}
-	f, err := os.Open(filepath.Join(root, "internal/perfdata/testdata", data+".gz"))
+	f, err := os.Open(filepath.Join(root, "internal", "perfdata", "testdata", data+".gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
