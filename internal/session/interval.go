@@ -32,7 +32,7 @@ func Files(o *Options, keep int) (Sink, error) {
 		return nil, err
 	}
 	files := &numbered{options: o, format: f, keep: keep}
-	files.stem, files.ending = splitEnding(o.Output, f)
+	files.stem, files.ending = output.SplitEnding(o.Output)
 	if files.last, err = files.highest(); err != nil {
 		return nil, err
 	}
@@ -53,18 +53,6 @@ type numbered struct {
 type writtenFile struct {
 	path string
 	info fs.FileInfo
-}
-
-// splitEnding splits a path before the ending that names its format, or else
-// before its last extension.
-func splitEnding(path string, f output.Format) (stem, ending string) {
-	for _, e := range f.Endings {
-		if stem, ok := strings.CutSuffix(path, e); ok && filepath.Base(path) != e {
-			return stem, e
-		}
-	}
-	ending = filepath.Ext(path)
-	return strings.TrimSuffix(path, ending), ending
 }
 
 func (n *numbered) path(number int) string { return fmt.Sprintf("%s-%04d%s", n.stem, number, n.ending) }

@@ -16,26 +16,6 @@ import (
 	"fulgur/internal/profile/output"
 )
 
-func TestSplitEnding(t *testing.T) {
-	pprofFormat := output.Format{Endings: []string{".pb.gz", ".pprof"}}
-	for _, c := range []struct {
-		path         string
-		f            output.Format
-		stem, ending string
-	}{
-		{"/a.b/name.pb.gz", pprofFormat, "/a.b/name", ".pb.gz"},
-		{"name.pprof", pprofFormat, "name", ".pprof"},
-		{"name.folded", pprofFormat, "name", ".folded"}, // with --format
-		{"name", pprofFormat, "name", ""},
-		{"dir/.pb.gz", pprofFormat, "dir/.pb", ".gz"},
-	} {
-		stem, ending := splitEnding(c.path, c.f)
-		if stem != c.stem || ending != c.ending {
-			t.Errorf("%s: got %q and %q, want %q and %q", c.path, stem, ending, c.stem, c.ending)
-		}
-	}
-}
-
 // filesIn returns the names of the files in dir.
 func filesIn(t *testing.T, dir string) (names []string) {
 	t.Helper()

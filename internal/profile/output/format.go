@@ -3,7 +3,9 @@
 package output
 
 import (
+	"cmp"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -164,6 +166,20 @@ func Choose(path, name string) (Format, error) {
 		return Format{}, usage.Errorf("unknown format %q: choose %s", name, plain.Or(Names()))
 	}
 	return Format{}, usage.Errorf("unknown ending of %q: use one of %s, or choose a format with %s", path, strings.Join(Endings(), ", "), usage.Format)
+}
+
+// SplitEnding splits a path before the ending that names its format, or else before its last extension.
+func SplitEnding(path string) (stem, ending string) {
+	longest := ""
+	for _, f := range formats {
+		for _, e := range f.Endings {
+			if strings.HasSuffix(path, e) && filepath.Base(path) != e && len(e) > len(longest) {
+				longest = e
+			}
+		}
+	}
+	ending = cmp.Or(longest, filepath.Ext(path))
+	return strings.TrimSuffix(path, ending), ending
 }
 
 // Names lists the formats, or those of some names, by name.

@@ -65,3 +65,20 @@ func TestFormatsAreDistinct(t *testing.T) {
 		}
 	}
 }
+
+func TestSplitEnding(t *testing.T) {
+	for _, c := range []struct{ path, stem, ending string }{
+		{"/a.b/name.pb.gz", "/a.b/name", ".pb.gz"},
+		{"name.pprof", "name", ".pprof"},
+		{"name.speedscope.json", "name", ".speedscope.json"},
+		{"name.otlp.json", "name", ".otlp.json"},
+		{"name.preagg", "name", ".preagg"}, // of no format
+		{"name", "name", ""},
+		{"dir/.pb.gz", "dir/.pb", ".gz"},
+	} {
+		stem, ending := SplitEnding(c.path)
+		if stem != c.stem || ending != c.ending {
+			t.Errorf("%s: got %q and %q, want %q and %q", c.path, stem, ending, c.stem, c.ending)
+		}
+	}
+}
