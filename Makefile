@@ -17,7 +17,7 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(BUILD)/bin/golangci-lint-$(GOLANGCI_VERSION)
 
 C_SOURCES  := $(wildcard bpf/*.c bpf/*.h bench/boltcost/peer/* bench/alloc/testdata/*.c test/rig/pmu/module/*.c)
-SH_SOURCES := .ci/run $(wildcard test/*.sh)
+SH_SOURCES := .ci/run internal/remote/host.sh $(wildcard test/*.sh)
 
 # The packages with privileged tests, which also run under the kernels of the
 # rig: those whose tests ask for root, for a VM or for its PMU, or for every kernel.

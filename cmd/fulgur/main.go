@@ -27,6 +27,7 @@ import (
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/remote"
 	"fulgur/internal/ui/clidoc"
 )
 
@@ -72,6 +73,7 @@ var subcommands = []subcommand{
 	{"version", ownGroup, "Print the version.", with[versionCommand]},
 
 	{branches.StepperCommand, hiddenGroup, "", with[stepperCommand]},
+	{remote.Subcommand, hiddenGroup, "", with[hostCommand]},
 	{clidoc.Completer, hiddenGroup, "", with[completeCommand]},
 }
 
@@ -125,6 +127,14 @@ func (program) Help() string {
 
     # what works on this machine
     sudo fulgur doctor
+
+    # another host, by ssh
+    fulgur --on ssh://web1 profile -o flame.html 10
+
+With --on ssh://[USER@]HOST[:PORT] before a command that measures, it runs on that host. fulgur is
+copied there, runs with sudo if that asks for no password, and is removed at the end. --on can be given
+several times: each host then has files of its own, such as flame-web1.html. --keep after it leaves
+fulgur on the host for the next time. docs/remote.md has the details.
 `
 }
 
@@ -157,9 +167,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		_, err := parse([]string{"--help"}, stderr, stderr)
 		return report(stderr, args, exitUsage, err)
 	}
-	selected, err := parse(args, stdout, stderr)
+	elsewhere, args, err := splitRemote(args)
+	var selected command
+	if err == nil {
+		selected, err = parse(args, stdout, stderr)
+	}
 	if selected == nil && err == nil {
 		return 0 // help was printed
+	}
+	if h, ok := selected.(*hostCommand); ok && h.Folder != "" {
+		stderr = forwarded{stderr, h.Columns, h.Progress}
+		args = h.Command
+		selected, err = h.ordered(stdout, stderr)
+	}
+	if err == nil && elsewhere != nil {
+		selected, err = elsewhere.command(selected)
 	}
 	if err == nil && !usesCapabilities(selected) {
 		code, err = exitFailed, capability.Drop()

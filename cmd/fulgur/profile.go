@@ -150,6 +150,9 @@ func isTerminal(w io.Writer) bool {
 
 // columns returns the width of w in characters if it is a terminal, or 0.
 func columns(w io.Writer) int {
+	if f, ok := w.(forwarded); ok {
+		return f.columns
+	}
 	f, ok := fileOf(w)
 	if !ok || !terminal.Is(f) {
 		return 0
@@ -183,4 +186,9 @@ func fileOf(w io.Writer) (*os.File, bool) {
 }
 
 // isScreen reports whether w is a terminal that can overwrite a line.
-func isScreen(w io.Writer) bool { return os.Getenv("TERM") != "dumb" && isTerminal(w) }
+func isScreen(w io.Writer) bool {
+	if f, ok := w.(forwarded); ok {
+		return f.progress
+	}
+	return os.Getenv("TERM") != "dumb" && isTerminal(w)
+}

@@ -147,12 +147,17 @@ func (c *recordCommand) shows(o session.RecordOptions, terminal bool) bool {
 	return terminal && forFirefox && !c.SaveOnly && !o.Quiet && o.Output != "" && o.Output != "-" && !strings.HasPrefix(o.Output, "/dev/")
 }
 
+// nameOutput names the recording, if the flags do not.
+func (c *recordCommand) nameOutput() {
+	if format, err := c.format(); c.Output == "" && err == nil && (format == "" || format == "firefox") {
+		c.Output = recordingName
+	}
+}
+
 // options translates the flags.
 func (c *recordCommand) options() (session.RecordOptions, error) {
+	c.nameOutput()
 	common, err := sessionOptions(c.subjectFlags, c.profileFlags)
-	if common.Output == "" && (common.Format == "" || common.Format == "firefox") {
-		common.Output = recordingName
-	}
 	common.StackNodes, common.TimesIfAny = uint32(orZero(c.StackNodes)), true
 	return session.RecordOptions{
 		Options:     common,
