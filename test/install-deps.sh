@@ -75,6 +75,8 @@ symbols   /usr/share/doc/libc6-dbg        libc6-dbg
 symbols   /usr/share/doc/libstdc++6-12-dbg  libstdc++6-12-dbg
 symbols   node                            nodejs
 test      make                            make
+test      ssh                             openssh-client
+test      /usr/sbin/sshd                  openssh-server
 test      setcap                          libcap2-bin
 test      zsh                             zsh
 test      fish                            fish

@@ -53,6 +53,10 @@ func (c *completeCommand) run(ctx context.Context, env environment) (int, error)
 
 // completions returns the candidates for the last of words, as clidoc.Complete writes them.
 func completions(words []string) (string, error) {
+	words = afterRemote(words)
+	if len(words) == 0 {
+		return "", nil
+	}
 	var list []subcommand
 	if len(words) > 1 {
 		list = chosen(words)
@@ -70,7 +74,10 @@ func completions(words []string) (string, error) {
 }
 
 // commandNames returns all commands.
-func commandNames(string) (list []clidoc.Candidate) {
+func commandNames(beginning string) (list []clidoc.Candidate) {
+	if strings.HasPrefix(beginning, "-") {
+		list = append(list, clidoc.Candidate{Word: onFlag, About: "Run a command that measures on another host"})
+	}
 	for _, s := range subcommands {
 		if s.group != hiddenGroup {
 			list = append(list, clidoc.Candidate{Word: s.name, About: strings.TrimSuffix(s.help, ".")})

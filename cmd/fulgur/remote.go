@@ -65,7 +65,27 @@ func splitRemote(args []string) (*away, []string, error) {
 		labels[host.Label()] = true
 		a.hosts = append(a.hosts, host)
 	}
+	if len(a.hosts) == 0 {
+		return nil, args, nil
+	}
 	return nil, args, usageError{fmt.Errorf("no command follows %s: give one that measures, as in fulgur --on ssh://HOST profile 10", onFlag)}
+}
+
+// afterRemote returns the words of a command line behind the flags before the command, nil if the last
+// word is the value of one.
+func afterRemote(words []string) []string {
+	for len(words) > 1 {
+		name, _, attached := strings.Cut(words[0], "=")
+		switch {
+		case words[0] == keepFlag, name == onFlag && attached:
+			words = words[1:]
+		case name == onFlag:
+			words = words[2:]
+		default:
+			return words
+		}
+	}
+	return words
 }
 
 // command returns a command that runs c elsewhere.

@@ -40,7 +40,7 @@ esac
 # Folders of an earlier run with --keep. Nobody else can write to a folder of this user with mode 0700.
 for dir in "${TMPDIR:-/tmp}"/fulgur.* /var/tmp/fulgur.* "${HOME:-/}"/fulgur.*; do
 	if [ -z "$program" ] && [ -d "$dir" ] && ! [ -L "$dir" ] && [ -O "$dir" ] &&
-		[ "$(ls -ld "$dir" | cut -c 1-10)" = drwx------ ] && is_wanted "$dir/fulgur"; then
+		[ -n "$(find "$dir" -prune -perm 700)" ] && is_wanted "$dir/fulgur"; then
 		program=$dir/fulgur
 	fi
 done

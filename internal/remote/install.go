@@ -83,10 +83,10 @@ func (i *installer) install(script string) error {
 		return err
 	}
 	as, path, _ := strings.Cut(rest, " ")
-	switch {
-	case as == "user":
+	if as == "user" {
 		i.note("without root there: sudo is missing, asks for a password or does not allow it")
-	case i.keep:
+	}
+	if i.keep && word == "send" {
 		i.note("kept there: %s", plain.Terminal(path))
 	}
 	return nil
