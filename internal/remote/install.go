@@ -135,7 +135,7 @@ func (i *installer) copy(p *program) error {
 			return err
 		}
 		if _, err := i.w.Write(buffer[:n]); err != nil {
-			return nil //nolint:nilerr // the host's own message is better
+			return nil // the host's own message is better
 		}
 		i.heard()
 	}

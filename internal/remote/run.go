@@ -99,8 +99,11 @@ func Run(ctx context.Context, o Options, machines []Transport) (code int, err er
 		defer connected()
 		r.prepare(ctx, connected)
 	})
+	if ctx.Err() != nil {
+		each(runs, (*run).giveUp)
+	}
 	done := make(chan struct{})
-	go o.forward(ctx, done, func() {
+	go o.forward(ctx, done, interrupts-1, func() {
 		for _, r := range runs {
 			r.interrupt()
 		}
@@ -134,20 +137,21 @@ func each(runs []*run, f func(*run)) {
 // and to give up.
 const interrupts = 3
 
-// forward calls interrupt for each Ctrl-C, of which the first ends ctx. After the last one, they have their
-// default effect.
-func (o *Options) forward(ctx context.Context, done <-chan struct{}, interrupt func()) {
-	for range interrupts {
-		select {
-		case <-ctx.Done():
-		case <-done:
-			return
-		}
-		interrupt()
-		next, stop := o.Interruptible(context.WithoutCancel(ctx))
-		defer stop()
-		ctx = next
+// forward calls interrupt for a Ctrl-C that ends ctx, and for more of them. After the last one, they have
+// their default effect.
+func (o *Options) forward(ctx context.Context, done <-chan struct{}, more int, interrupt func()) {
+	select {
+	case <-ctx.Done():
+	case <-done:
+		return
 	}
+	interrupt()
+	if more == 0 {
+		return
+	}
+	next, stop := o.Interruptible(context.WithoutCancel(ctx))
+	defer stop()
+	o.forward(next, done, more-1, interrupt)
 }
 
 // run is that of one machine.
@@ -222,6 +226,14 @@ func (r *run) connect(ctx context.Context, connected func()) error {
 	}
 	r.link = l
 	return nil
+}
+
+// giveUp ends the connection before anything is measured.
+func (r *run) giveUp() {
+	if r.link != nil {
+		r.err = r.link.drop(errInterrupted)
+		r.link = nil
+	}
 }
 
 // sameVersion reports whether two lines of fulgur version differ at most in the platform.
