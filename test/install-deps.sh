@@ -77,6 +77,7 @@ symbols   node                            nodejs
 test      make                            make
 test      ssh                             openssh-client
 test      /usr/sbin/sshd                  openssh-server
+test      kubectl                         kubernetes-client
 test      setcap                          libcap2-bin
 test      zsh                             zsh
 test      fish                            fish

@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -135,6 +136,9 @@ With --on ssh://[USER@]HOST[:PORT] before a command that measures, it runs on th
 copied there, runs with sudo if that asks for no password, and is removed at the end. --on can be given
 several times: each host then has files of its own, such as flame-web1.html. --keep after it leaves
 fulgur on the host for the next time. docs/remote.md has the details.
+
+As kubectl-fulgur in PATH, fulgur is a plugin of kubectl that measures a pod, from a pod of its own on the
+same node: kubectl fulgur NAMESPACE/POD profile -o flame.html 10.
 `
 }
 
@@ -144,7 +148,11 @@ func main() {
 	if err := capability.Withhold(); err != nil {
 		os.Exit(report(os.Stderr, os.Args[1:], exitFailed, err))
 	}
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	args := os.Args[1:]
+	if filepath.Base(os.Args[0]) == kubectlName {
+		args = fromKubectl(args)
+	}
+	os.Exit(run(context.Background(), args, os.Stdout, os.Stderr))
 }
 
 // run runs one command line and returns the exit code. It writes errors to stderr,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,59 +28,114 @@ const (
 
 // away says where a command runs, if not here.
 type away struct {
-	hosts []remote.Transport
-	keep  bool
+	machines []remote.Transport
+	pods     bool // some are pods
+	keep     bool
 }
 
-// splitRemote splits a command line into the flags before the command, and the rest. It returns nil if the
-// command runs here.
+// remoteFlags are the values of the flags before a command.
+type remoteFlags struct {
+	on, context, kubeconfig, image, in []string
+}
+
+// value returns where the value of a flag belongs, nil if there is no such flag.
+func (f *remoteFlags) value(name string) *[]string {
+	return map[string]*[]string{
+		onFlag: &f.on, "--context": &f.context, "--kubeconfig": &f.kubeconfig, "--image": &f.image, "--in": &f.in,
+	}[name]
+}
+
+// splitRemote splits a command line into the flags before the command, of which the first is --on, and the
+// rest. It returns nil if the command runs here.
 func splitRemote(args []string) (*away, []string, error) {
-	a := new(away)
-	labels := map[string]bool{}
-	for len(args) > 0 {
-		name, url, attached := strings.Cut(args[0], "=")
-		switch {
-		case args[0] == keepFlag && len(a.hosts) > 0:
-			a.keep = true
-			args = args[1:]
-			continue
-		case name != onFlag && len(a.hosts) == 0:
-			return nil, args, nil
-		case name != onFlag:
-			return a, args, nil
-		}
-		args = args[1:]
-		if !attached {
-			if len(args) == 0 {
-				return nil, args, usageError{fmt.Errorf("%s: a value is missing", onFlag)}
-			}
-			url, args = args[0], args[1:]
-		}
-		host, err := remote.ParseSSH(url)
-		if err != nil {
-			return nil, args, err
-		}
-		if labels[host.Label()] {
-			return nil, args, usage.Errorf("%s is given twice", plain.Terminal(url))
-		}
-		labels[host.Label()] = true
-		a.hosts = append(a.hosts, host)
-	}
-	if len(a.hosts) == 0 {
+	if name, _, _ := strings.Cut(strings.Join(args[:min(1, len(args))], ""), "="); name != onFlag {
 		return nil, args, nil
 	}
-	return nil, args, usageError{fmt.Errorf("no command follows %s: give one that measures, as in fulgur --on ssh://HOST profile 10", onFlag)}
+	a, f := new(away), new(remoteFlags)
+	for len(args) > 0 {
+		if args[0] == keepFlag {
+			a.keep, args = true, args[1:]
+			continue
+		}
+		name, value, attached := strings.Cut(args[0], "=")
+		to := f.value(name)
+		if to == nil {
+			break
+		}
+		args = args[1:]
+		if !attached && len(args) > 0 {
+			value, args = args[0], args[1:]
+		}
+		if value == "" {
+			return nil, args, usageError{fmt.Errorf("%s: a value is missing", name)}
+		}
+		*to = append(*to, value)
+	}
+	if err := a.add(f); err != nil {
+		return nil, args, err
+	}
+	if len(args) == 0 {
+		return nil, args, usageError{fmt.Errorf("no command follows %s: give one that measures, as in fulgur --on ssh://HOST profile 10", onFlag)}
+	}
+	return a, args, nil
+}
+
+// add adds the machines of the flags.
+func (a *away) add(f *remoteFlags) error {
+	cluster := remote.Cluster{Image: cmp.Or(last(f.image), os.Getenv("FULGUR_IMAGE"), imageName()), Namespace: last(f.in)}
+	for _, flag := range []struct {
+		name   string
+		values []string
+	}{{"--context=", f.context}, {"--kubeconfig=", f.kubeconfig}} {
+		if len(flag.values) > 0 {
+			cluster.Flags = append(cluster.Flags, flag.name+last(flag.values))
+		}
+	}
+	labels := map[string]bool{}
+	for _, url := range f.on {
+		var m remote.Transport
+		var err error
+		if pod, ok := strings.CutPrefix(url, podScheme); ok {
+			a.pods = true
+			m, err = remote.ParsePod(pod, cluster)
+		} else {
+			m, err = remote.ParseSSH(url)
+		}
+		if err != nil {
+			return err
+		}
+		if labels[m.Label()] {
+			return usage.Errorf("%s is given twice", plain.Terminal(url))
+		}
+		labels[m.Label()] = true
+		a.machines = append(a.machines, m)
+	}
+	if a.pods && strings.Contains(cluster.Image, "(devel)") {
+		return usage.Errorf("this build has no version, and so no image: name one with --image")
+	}
+	if !a.pods && len(f.context)+len(f.kubeconfig)+len(f.image)+len(f.in) > 0 {
+		return usage.Errorf("--context, --kubeconfig, --image and --in are for pods: %s %sNAMESPACE/POD", onFlag, podScheme)
+	}
+	return nil
+}
+
+// last returns the last value of a flag, "" if there is none.
+func last(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
 }
 
 // afterRemote returns the words of a command line behind the flags before the command, nil if the last
 // word is the value of one.
 func afterRemote(words []string) []string {
-	for len(words) > 1 {
+	for flags := new(remoteFlags); len(words) > 1; {
 		name, _, attached := strings.Cut(words[0], "=")
 		switch {
-		case words[0] == keepFlag, name == onFlag && attached:
+		case words[0] == keepFlag, flags.value(name) != nil && attached:
 			words = words[1:]
-		case name == onFlag:
+		case flags.value(name) != nil:
 			words = words[2:]
 		default:
 			return words
@@ -90,12 +146,15 @@ func afterRemote(words []string) []string {
 
 // command returns a command that runs c elsewhere.
 func (a *away) command(c command) (command, error) {
-	if err := staysHere(c); err != nil {
+	err := staysHere(c)
+	if err == nil && a.pods {
+		err = notOfPods(c)
+	}
+	if err != nil {
 		return nil, usageError{err}
 	}
 	r := &remoteCommand{away: a, of: c}
-	var err error
-	if r.output, r.log, err = outputsOf(c, len(a.hosts) > 1); err != nil {
+	if r.output, r.log, err = outputsOf(c, len(a.machines) > 1); err != nil {
 		return nil, usageError{err}
 	}
 	return r, nil
@@ -194,7 +253,7 @@ func (c *remoteCommand) run(ctx context.Context, env environment) (int, error) {
 		Keep: c.keep, Quiet: quiet.Kind() == reflect.Bool && quiet.Bool(),
 		Stdout: env.stdout, Stderr: env.stderr, Screen: isTerminal(env.stdout),
 		Columns: columns(env.stderr), Progress: isScreen(env.stderr), Interruptible: interruptible,
-	}, c.hosts)
+	}, c.machines)
 }
 
 // hostCommand is fulgur on the other side: without a folder, the process that talks to this side, and
@@ -203,19 +262,35 @@ type hostCommand struct {
 	Folder   string
 	Output   string // the name of a file in the folder, or ""
 	Log      string // likewise
+	Pod      string // the pod to measure, or ""
 	Columns  int
 	Progress bool
+	Idle     string   // keep a pod, with this file: remote.Idle
+	Attend   string   // the file of that process
 	Command  []string `kong:"-"` // the command line of the other side
 }
 
 // launch implements launcher.
 func (c *hostCommand) launch(argv []string) { c.Command = argv }
 
-func (*hostCommand) run(_ context.Context, env environment) (int, error) {
+func (c *hostCommand) run(_ context.Context, env environment) (int, error) {
+	if c.Idle != "" {
+		return 0, remote.Idle(c.Idle)
+	}
+	leave := func() {}
+	if c.Attend != "" {
+		var err error
+		if leave, err = remote.Attend(c.Attend); err != nil {
+			return exitFailed, err
+		}
+	}
 	host := remote.Host{Version: versionLine(), Command: func(o remote.Order, folder string) *exec.Cmd {
 		args := []string{"fulgur", remote.Subcommand, "--folder=" + folder, "--columns=" + strconv.Itoa(o.Columns)}
 		if o.Output != "" {
 			args = append(args, "--output="+o.Output)
+		}
+		if o.Pod != "" {
+			args = append(args, "--pod="+o.Pod)
 		}
 		if o.Log != "" {
 			args = append(args, "--log="+o.Log)
@@ -225,7 +300,11 @@ func (*hostCommand) run(_ context.Context, env environment) (int, error) {
 		}
 		return &exec.Cmd{Path: "/proc/self/exe", Args: append(append(args, "--"), o.Args...)}
 	}}
-	return 0, host.Serve(os.Stdin, env.stdout)
+	err := host.Serve(os.Stdin, env.stdout)
+	if err != nil {
+		leave() // nobody comes back
+	}
+	return 0, err
 }
 
 // ordered returns the command of the other side, which writes to the folder.
@@ -242,6 +321,9 @@ func (c *hostCommand) ordered(stdout, stderr io.Writer) (command, error) {
 			field(selected, name).SetString(filepath.Join(c.Folder, file))
 		}
 	}
+	if f := targetOf(selected); f != nil && f.none() {
+		f.Pod = c.Pod
+	}
 	return selected, nil
 }
 
@@ -250,4 +332,78 @@ type forwarded struct {
 	io.Writer
 	columns  int // 0 if it is no terminal
 	progress bool
+}
+
+// podScheme begins the URL of a pod.
+const podScheme = "pod://"
+
+// imageName returns the name of the image of this version, as make dist builds it.
+func imageName() string {
+	return "fulgur:" + strings.ReplaceAll(strings.TrimPrefix(buildVersion(), "v"), "+", "-")
+}
+
+// targets returns the flags, of a command that has them.
+func (f *targetFlags) targets() *targetFlags { return f }
+
+// targetOf returns the flags that choose the target of a command, nil if it has none that can choose a pod.
+func targetOf(c command) *targetFlags {
+	if f, ok := c.(interface{ targets() *targetFlags }); ok {
+		return f.targets()
+	}
+	return nil
+}
+
+// none reports whether the flags choose no target.
+func (f *targetFlags) none() bool {
+	_, name := f.named()
+	return len(f.PID) == 0 && len(f.TID) == 0 && f.Cgroup == "" && name == ""
+}
+
+// notOfPods returns why a command cannot measure a pod, nil if it can.
+func notOfPods(c command) error {
+	if _, ok := c.(*doctorCommand); ok {
+		return nil
+	}
+	if targetOf(c) == nil {
+		return errors.New("this command cannot choose a pod: run it on the node, with --on ssh://NODE and --cgroup")
+	}
+	if f := reflect.ValueOf(c).Elem().FieldByName("Command"); f.IsValid() && f.Len() > 0 {
+		return errors.New("the pod is the target: no command can follow \"--\"")
+	}
+	return nil
+}
+
+// kubectlName is the name of fulgur as a plugin of kubectl.
+const kubectlName = "kubectl-fulgur"
+
+// fromKubectl returns the command line of fulgur for one of kubectl fulgur: [FLAGS] NAMESPACE/POD COMMAND.
+func fromKubectl(args []string) []string {
+	var flags []string
+	namespace := ""
+	for rest := args; len(rest) > 0; rest = rest[1:] {
+		name, value, attached := strings.Cut(rest[0], "=")
+		of := name == "-n" || name == "--namespace"
+		switch {
+		case !strings.HasPrefix(rest[0], "-"):
+			if len(chosen(rest)) == 1 {
+				return args // of fulgur itself, such as version
+			}
+			pod := rest[0]
+			if namespace != "" && !strings.Contains(pod, "/") {
+				pod = namespace + "/" + pod
+			}
+			return slices.Concat([]string{onFlag, podScheme + pod}, flags, rest[1:])
+		case !of && new(remoteFlags).value(name) == nil:
+			return args
+		case !attached && len(rest) > 1:
+			rest = rest[1:]
+			value = rest[0]
+		}
+		if of {
+			namespace = value
+		} else {
+			flags = append(flags, name+"="+value)
+		}
+	}
+	return args
 }

@@ -14,19 +14,21 @@ import (
 )
 
 func TestSplitRemote(t *testing.T) {
+	t.Setenv("FULGUR_IMAGE", "")
 	for line, want := range map[string]string{
 		"":                           "here: ",
 		"profile --on ssh://a":       "here: profile --on ssh://a",
 		"--keep profile":             "here: --keep profile",
 		"--on ssh://a profile 10":    "a: profile 10",
 		"--on=ssh://a profile -- ls": "a: profile -- ls",
-		"--on ssh://a --keep --on ssh://me@a:22 count": "a me@a-22 keep: count",
+		"--on ssh://a --keep --on ssh://me@a:22 count":                    "a me@a-22 keep: count",
+		"--on pod://a/b --context=x --kubeconfig f --image i --in ns top": "a-b: top",
 	} {
 		a, rest, err := splitRemote(words(line))
 		got := "here"
 		if a != nil {
 			var labels []string
-			for _, h := range a.hosts {
+			for _, h := range a.machines {
 				labels = append(labels, h.Label())
 			}
 			if a.keep {
@@ -38,7 +40,7 @@ func TestSplitRemote(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", line, got, err, want)
 		}
 	}
-	for _, line := range []string{"--on", "--on ssh://a", "--on ssh://a --keep", "--on= profile", "--on a profile", "--on ssh://a --on ssh://a profile"} {
+	for _, line := range []string{"--on", "--on ssh://a", "--on ssh://a --keep", "--on= profile", "--on a profile", "--on ssh://a --on ssh://a profile", "--on ssh://a --context x profile", "--on pod://a/b profile", "--on pod://-x profile"} {
 		if _, _, err := splitRemote(words(line)); !errors.As(err, new(usageError)) && !errors.Is(err, usage.Err) {
 			t.Errorf("%s: got %v, want a usage error", line, err)
 		}
@@ -148,6 +150,52 @@ func TestCompleteRemote(t *testing.T) {
 		got, err := completions(words(line))
 		if err != nil || !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s: got %q, %v, want %q", line, got, err, want)
+		}
+	}
+}
+
+// kubectl fulgur is fulgur on a pod.
+func TestFromKubectl(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                            "",
+		"--help":                      "--help",
+		"version":                     "version",
+		"web/shop-1 profile 10":       "--on pod://web/shop-1 profile 10",
+		"-n web shop-1 top":           "--on pod://web/shop-1 top",
+		"--namespace=web shop top -n": "--on pod://web/shop top -n",
+		"--context a --image=b web/shop profile -- ls": "--on pod://web/shop --context=a --image=b profile -- ls",
+		"-n web profile 10":                            "-n web profile 10",
+		"-n":                                           "-n",
+		"--frob web/shop profile":                      "--frob web/shop profile",
+	} {
+		if got := strings.Join(fromKubectl(words(line)), " "); got != want {
+			t.Errorf("%s: got %q, want %q", line, got, want)
+		}
+	}
+}
+
+// A pod is the target of commands that can have one, unless they have another.
+func TestPodTarget(t *testing.T) {
+	for line, want := range map[string]string{
+		"profile": "", "top": "", "record": "", "doctor": "", "offcpu --container a": "",
+		"bolt": "cannot choose a pod", "autofdo": "cannot choose a pod", "profile -- ls": "no command can follow",
+	} {
+		c, err := parse(words(line), &bytes.Buffer{}, &bytes.Buffer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := notOfPods(c); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", line, err, want)
+		}
+	}
+	for line, want := range map[string]string{"profile 1": "a/b", "top": "a/b", "profile -p 1": "", "profile --unit x": ""} {
+		h := hostCommand{Folder: "/f", Pod: "a/b", Command: words(line)}
+		c, err := h.ordered(&bytes.Buffer{}, &bytes.Buffer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := targetOf(c).Pod; got != want {
+			t.Errorf("%s: got the pod %q, want %q", line, got, want)
 		}
 	}
 }

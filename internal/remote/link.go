@@ -26,6 +26,8 @@ type link struct {
 	silence time.Duration
 	silent  *time.Timer
 	gone    atomic.Bool // the other side was silent
+	pod     string      // the pod to measure, NAMESPACE/POD, "" for none
+	cleanUp func()      // is called at the end, if it is not nil
 }
 
 // How long to wait for the program's own end, and for the rest of its messages: a connection that ssh shares
@@ -41,8 +43,7 @@ const (
 // It ignores the signals of Ctrl-C, which must not break the connection: this process passes them on. It
 // stays in the terminal's foreground, to ask for passwords.
 func startLink(ctx context.Context, argv []string, s *setup) (*link, error) {
-	const ignoring = `trap "" INT HUP TERM; exec "$@"`
-	cmd := exec.Command("/bin/sh", append([]string{"-c", ignoring, "sh"}, argv...)...)
+	cmd := unsignaled(argv)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -64,6 +65,11 @@ func startLink(ctx context.Context, argv []string, s *setup) (*link, error) {
 		close(l.ended)
 	}()
 	return l, nil
+}
+
+// unsignaled returns a command that ignores the signals of Ctrl-C.
+func unsignaled(argv []string) *exec.Cmd {
+	return exec.Command("/bin/sh", append([]string{"-c", `trap "" INT HUP TERM; exec "$@"`, "sh"}, argv...)...)
 }
 
 // kill ends the connection at once.
@@ -135,4 +141,8 @@ func (l *link) end() {
 		<-l.ended
 	}
 	_ = l.out.Close() // read-only
+	if l.cleanUp != nil {
+		l.cleanUp()
+		l.cleanUp = nil
+	}
 }

@@ -19,9 +19,15 @@ import (
 // testVersion is the version of both sides.
 const testVersion = "fulgur v1.2.3 linux/amd64 go1.26"
 
-// TestMain lets the test binary be the other side, whose commands are those of a shell: the first argument of
+// TestMain lets the test binary be the first process of a pod, or the other side, whose commands are those of a shell: the first argument of
 // an order, with the folder as $1.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == Subcommand {
+		if Idle(os.Args[2]) != nil {
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == Subcommand {
 		h := Host{Version: testVersion, Command: func(o Order, folder string) *exec.Cmd {
 			return exec.Command("/bin/sh", append([]string{"-c", o.Args[0], "sh", folder, o.Output, o.Log}, o.Args[1:]...)...)

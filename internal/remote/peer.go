@@ -17,12 +17,12 @@ type kind byte
 
 const (
 	alive kind = 'a' // from both sides
+	hello kind = 'h' // the version: this side asks, the other answers
 
 	order     kind = 'c' // from this side: the command
 	interrupt kind = 'i' // a Ctrl-C
 
-	hello    kind = 'h' // from the other side: the version
-	folder   kind = 'f' // where the files are written
+	folder   kind = 'f' // from the other side: where the files are written
 	stdout   kind = 'o'
 	stderr   kind = 'e'
 	fileName kind = 'n' // a file begins
@@ -52,6 +52,8 @@ type Order struct {
 	Args []string
 	// Output and Log are the names of files, "" for none. They replace the paths in Args.
 	Output, Log string
+	// Pod is the pod to measure, NAMESPACE/POD, unless Args have another target.
+	Pod string
 	// Columns is the width of the terminal that shows messages, 0 if there is none.
 	Columns int
 	// Progress asks for a progress line.

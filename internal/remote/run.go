@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -70,6 +72,10 @@ var errInterrupted = errors.New("interrupted before the measurement began")
 // itself, except those of usage, and of its own output. When ctx is done, the measurement ends, and the
 // results are brought, as of each further Ctrl-C.
 func Run(ctx context.Context, o Options, machines []Transport) (code int, err error) {
+	// A reader of the output that has gone must not end this process before it has cleaned up.
+	unread := make(chan os.Signal, 1)
+	signal.Notify(unread, syscall.SIGPIPE)
+	defer signal.Stop(unread)
 	o.silence = cmp.Or(o.silence, defaultSilence)
 	messages, out := &shared{w: o.Stderr}, &shared{w: o.Stdout}
 	if o.programs == nil {
@@ -211,6 +217,9 @@ func (r *run) connect(ctx context.Context, connected func()) error {
 	if err != nil {
 		return err
 	}
+	if err := l.send(hello, []byte(r.options.Version)); err != nil {
+		return l.fail(err)
+	}
 	k, body, err := l.receive()
 	if err == nil && k != hello {
 		err = errGarbled
@@ -265,7 +274,7 @@ func (r *run) measure() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	go r.link.beat(ctx)
-	o := Order{Args: r.options.Args, Output: r.outputs[0].name(), Log: r.outputs[1].name(), Columns: r.options.Columns}
+	o := Order{Args: r.options.Args, Output: r.outputs[0].name(), Log: r.outputs[1].name(), Pod: r.link.pod, Columns: r.options.Columns}
 	if r.prefix != "" {
 		o.Columns = max(0, o.Columns-len(r.prefix))
 	} else {

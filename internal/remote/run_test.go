@@ -116,6 +116,16 @@ func TestInterruptConnecting(t *testing.T) {
 	}
 }
 
+// A machine that is ready does not measure if the user no longer wants to wait for another.
+func TestInterruptOneConnecting(t *testing.T) {
+	r, interrupt, end := start(t, Options{}, "echo measured", self(t, "ready"), shell("echo connecting >&2; exec sleep 1000"))
+	awaitText(t, &r.stderr, "connecting\n")
+	interrupt()
+	if end(); r.code != 1 || strings.Count(r.stderr.String(), errInterrupted.Error()) != 2 || r.stdout.String() != "" {
+		t.Errorf("got %d, %q, %q, want two interrupted runs", r.code, r.stdout.String(), r.stderr.String())
+	}
+}
+
 // A program that is killed is an error.
 func TestKilled(t *testing.T) {
 	r := runScript(t, Options{}, "kill -KILL $$", self(t, ""))

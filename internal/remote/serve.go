@@ -48,17 +48,12 @@ func (h *Host) Serve(in io.Reader, out io.Writer) error {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	p := newPeer(in, out)
-	if err := p.send(hello, []byte(h.Version)); err != nil {
-		return err
-	}
-	go p.beat(ctx)
-	s := server{peer: p, messages: make(chan message), ended: ended, silence: h.silence}
+	s := server{peer: newPeer(in, out), host: h, messages: make(chan message), ended: ended, silence: h.silence}
 	if s.silence == 0 {
 		s.silence = defaultSilence
 	}
 	go s.listen(ctx)
-	return s.serve(h.Command)
+	return s.serve(ctx)
 }
 
 // message is a received message.
@@ -70,6 +65,7 @@ type message struct {
 // server serves one order.
 type server struct {
 	*peer
+	host     *Host
 	messages chan message // closed when the input ends
 	ended    <-chan os.Signal
 	silence  time.Duration
@@ -110,21 +106,27 @@ func (s *server) next(done <-chan struct{}) (message, error) {
 	}
 }
 
-// serve waits for the order, and carries it out.
-func (s *server) serve(command func(Order, string) *exec.Cmd) (err error) {
+// serve waits for the order, and carries it out. It says nothing before it is asked: what it writes before
+// the other side is there may be lost.
+func (s *server) serve(ctx context.Context) (err error) {
 	var o Order
 	for m := (message{}); m.kind != order; {
 		if m, err = s.next(nil); err != nil {
 			return err
 		}
-		if m.kind != order {
-			continue
-		}
-		if err := json.Unmarshal(m.body, &o); err != nil {
-			return errGarbled
+		switch m.kind {
+		case hello:
+			if err := s.send(hello, []byte(s.host.Version)); err != nil {
+				return err
+			}
+			go s.beat(ctx)
+		case order:
+			if err := json.Unmarshal(m.body, &o); err != nil {
+				return errGarbled
+			}
 		}
 	}
-	code, err := s.measure(o, command)
+	code, err := s.measure(o)
 	if errors.Is(err, errGone) {
 		return err
 	}
@@ -139,7 +141,7 @@ func (s *server) serve(command func(Order, string) *exec.Cmd) (err error) {
 }
 
 // measure runs the program of an order, and sends its files.
-func (s *server) measure(o Order, command func(Order, string) *exec.Cmd) (code int, err error) {
+func (s *server) measure(o Order) (code int, err error) {
 	dir, err := makeFolder()
 	if err != nil {
 		return 0, err
@@ -151,7 +153,7 @@ func (s *server) measure(o Order, command func(Order, string) *exec.Cmd) (code i
 	if err := s.send(folder, []byte(dir)); err != nil {
 		return 0, errGone
 	}
-	code, err = s.run(command(o, dir))
+	code, err = s.run(s.host.Command(o, dir))
 	if err != nil {
 		return code, err
 	}
