@@ -13,6 +13,9 @@ export CGO_ENABLED := 0
 VERSION           ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null)
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 
+# The URL of the release's files, for krew.
+DOWNLOADS ?=
+
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(BUILD)/bin/golangci-lint-$(GOLANGCI_VERSION)
 
@@ -42,9 +45,9 @@ build-%:
 		-o $(BUILD)/fulgur-linux-$* ./cmd/fulgur
 
 .PHONY: dist
-dist: build ## Make tarballs, packages and a container image with checksums in build/dist/
+dist: build ## Make tarballs, packages, a container image, a chart and a manifest for krew with checksums in build/dist/
 	rm -rf $(BUILD)/dist
-	$(GO) -C packaging run . -version '$(VERSION)' -epoch '$(SOURCE_DATE_EPOCH)' $(ARCHES) # a module of its own
+	$(GO) -C packaging run . -version '$(VERSION)' -epoch '$(SOURCE_DATE_EPOCH)' $(if $(DOWNLOADS),-url '$(DOWNLOADS)') $(ARCHES) # a module of its own
 
 .PHONY: check-dist
 check-dist: dist deps-test ## Check the output of dist with Debian's tools

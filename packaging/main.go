@@ -1,5 +1,6 @@
 // Command packaging builds the files of a release: for each architecture a tarball, a deb and
-// an rpm package, then a container image for all of them, and SHA256SUMS. It needs only Go and
+// an rpm package, then for all of them a container image, a chart for helm, a manifest for krew, and
+// SHA256SUMS. It needs only Go and
 // the programs that make build has built. The same commit makes the same bytes,
 // with the same version of Go, whenever and wherever it is run.
 package main
@@ -23,6 +24,7 @@ func main() {
 	flag.StringVar(&r.root, "root", "..", "root of the source tree")
 	flag.StringVar(&r.version, "version", "", "what git describe says of the commit")
 	epoch := flag.Int64("epoch", 0, "time of all files, in seconds since 1970 (SOURCE_DATE_EPOCH)")
+	flag.StringVar(&r.url, "url", "https://fulgur.invalid", "where the files of the release will be, for krew")
 	flag.StringVar(&r.programs, "programs", "../build", "directory of fulgur-linux-ARCH")
 	flag.StringVar(&r.out, "o", "../build/dist", "directory to write to")
 	flag.Parse()
@@ -38,6 +40,7 @@ type release struct {
 	root     string // of the source tree
 	programs string // the directory of the programs
 	out      string // where the packages go
+	url      string // where users find them
 	version  string
 	at       time.Time // of the commit
 }
@@ -75,13 +78,32 @@ func (r *release) make(architectures []string) error {
 	if err := r.add(fmt.Sprintf("fulgur-%s-image.tar", imageTag(r.version)), archive.Bytes(), &sums); err != nil {
 		return err
 	}
+	helm, err := writeChart(r.root, r.version, r.at)
+	if err != nil {
+		return fmt.Errorf("chart: %w", err)
+	}
+	if err := r.add(fmt.Sprintf("fulgur-agent-%s.tgz", semanticVersion(r.version)), helm, &sums); err != nil {
+		return err
+	}
+	krew, err := plugin(r.version, r.url, sums.String(), architectures)
+	if err != nil {
+		return fmt.Errorf("manifest for krew: %w", err)
+	}
+	if err := r.add("fulgur.yaml", krew, &sums); err != nil {
+		return err
+	}
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(sums.String()), 0o644)
+}
+
+// tarballName returns the name of the tarball for an architecture, and of the folder in it.
+func tarballName(version, arch string) string {
+	return fmt.Sprintf("fulgur-%s-linux-%s", strings.TrimPrefix(version, "v"), arch)
 }
 
 // makeFor makes the packages for an architecture and adds their checksums up.
 func (r *release) makeFor(arch string, program []byte, c *contents, sums *strings.Builder) error {
 	var tarball bytes.Buffer
-	name := fmt.Sprintf("fulgur-%s-linux-%s", strings.TrimPrefix(r.version, "v"), arch)
+	name := tarballName(r.version, arch)
 	if err := writeTarball(&tarball, name+"/", c.tarball(program), r.at); err != nil {
 		return fmt.Errorf("tarball for %s: %w", arch, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"fulgur/internal/testenv"
 )
@@ -42,6 +43,68 @@ func TestPackageVersion(t *testing.T) {
 			t.Errorf("got %s, want it newer than %s: %v: %s", got, before, err, out)
 		}
 		before = got
+	}
+}
+
+func TestSemanticVersion(t *testing.T) {
+	for described, want := range map[string]string{
+		"v1.2.3": "1.2.3", "v0.1.0-5-g0123456-dirty": "0.1.0-5-g0123456-dirty", "0123456": "0.0.0-g0123456", "0123456-dirty": "0.0.0-g0123456-dirty",
+	} {
+		if got := semanticVersion(described); got != want {
+			t.Errorf("%s: got %s, want %s", described, got, want)
+		}
+	}
+}
+
+// The chart has the version of fulgur, and is in one folder.
+func TestWriteChart(t *testing.T) {
+	file, err := writeChart("..", "v1.2.3", commitTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "chart.tgz")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output(t, testenv.Tool(t, "tar"), "-C", dir, "-xzf", path)
+	text, err := os.ReadFile(filepath.Join(dir, "fulgur-agent", "Chart.yaml"))
+	if err != nil || strings.Count(string(text), ": 1.2.3\n") != 2 {
+		t.Errorf("got %s, %v, want the version twice", text, err)
+	}
+	for _, name := range []string{"values.yaml", "templates/fulgur-agent.yaml"} {
+		same(t, filepath.Join("kubernetes/chart", name), filepath.Join(dir, "fulgur-agent", name))
+	}
+}
+
+// The manifest for krew is YAML with the checksums of the tarballs.
+func TestPlugin(t *testing.T) {
+	text, err := plugin("v1.2.3", "https://example.com/v1", "aa  fulgur-1.2.3-linux-amd64.tar.gz\nbb  fulgur-1.2.3-linux-arm64.tar.gz\n", []string{"amd64", "arm64"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m struct {
+		Metadata struct{ Name string }
+		Spec     struct {
+			Version   string
+			Platforms []struct {
+				URI, SHA256, Bin string
+				Files            []struct{ From, To string }
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Metadata.Name != "fulgur" || m.Spec.Version != "v1.2.3" || len(m.Spec.Platforms) != 2 {
+		t.Fatalf("got %+v", m)
+	}
+	p := m.Spec.Platforms[1]
+	if p.URI != "https://example.com/v1/fulgur-1.2.3-linux-arm64.tar.gz" || p.SHA256 != "bb" || p.Bin != "fulgur" || p.Files[0].From != "fulgur-1.2.3-linux-arm64/fulgur" {
+		t.Errorf("got %+v", p)
+	}
+	if _, err := plugin("v1.2.3", "", "", []string{"amd64"}); err == nil {
+		t.Error("without a checksum: got no error")
 	}
 }
 
@@ -139,6 +202,8 @@ func TestDist(t *testing.T) {
 		t.Fatal(err)
 	}
 	readImages(t, archive)
+	one(t, filepath.Join(dist, "fulgur-agent-*.tgz"))
+	one(t, filepath.Join(dist, "fulgur.yaml"))
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
 			deb := one(t, filepath.Join(dist, "fulgur_*_"+arch+".deb"))
