@@ -22,7 +22,7 @@
 //	branches   recorded branches, and profiles for compilers from them
 //	offline    profiles in files: read, named, compared, converted
 //	agent      continuous profiling for a back end
-//	remote     runs on other machines, by the user's own ssh
+//	remote     runs on other machines and pods, by the user's own ssh and kubectl
 //
 // Other areas and commands import only the package branches itself, not the packages in its folder.
 //
