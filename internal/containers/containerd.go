@@ -33,7 +33,7 @@ type specification struct {
 	} `json:"mounts"`
 }
 
-func (d *containerd) find(c candidate) (profile.Owner, bool) {
+func (d *containerd) find(c candidate) (container, bool) {
 	for _, bundle := range d.bundles(c) {
 		var spec specification
 		if err := d.state.readJSON(filepath.Join(bundle, "config.json"), maxConfig, &spec); err != nil {
@@ -45,9 +45,9 @@ func (d *containerd) find(c candidate) (profile.Owner, bool) {
 		}
 		o := spec.owner(filepath.Base(filepath.Dir(bundle)))
 		o.ContainerID = c.id
-		return o, true
+		return container{o, limitLabels(spec.Annotations)}, true
 	}
-	return profile.Owner{}, false
+	return container{}, false
 }
 
 // bundles returns the directories that may be the bundle of a container.

@@ -20,9 +20,29 @@ type Finder struct {
 
 // result is the result of looking up a candidate.
 type result struct {
-	owner profile.Owner
+	container
 	found bool
 	at    time.Time
+}
+
+// container is a container in the files of a runtime.
+type container struct {
+	owner profile.Owner
+	// labels has its labels, with those of its pod where the runtime's files have them, or the
+	// annotations of its specification.
+	labels map[string]string
+}
+
+// Place is where a process runs.
+type Place struct {
+	profile.Owner
+	// Paths are the paths of its cgroups.
+	Paths []string
+	// Labels are those of its container. The image and the user choose them.
+	Labels map[string]string
+	// Doubtful means that no container was found, although the paths look as if there is one. Its
+	// runtime may write its files later.
+	Doubtful bool
 }
 
 // maxKnown limits the cached results. When it is reached, the cache is emptied.
@@ -48,18 +68,23 @@ func newFinder(p *places) *Finder {
 
 // Owner returns the owner of a process from the paths of its cgroups, the most relevant
 // first.
-func (f *Finder) Owner(paths ...string) profile.Owner {
-	o := f.container(paths)
+func (f *Finder) Owner(paths ...string) profile.Owner { return f.Place(paths...).Owner }
+
+// Place returns the place of a process from the paths of its cgroups, the most relevant first.
+func (f *Finder) Place(paths ...string) Place {
+	found, tried := f.container(paths)
+	p := Place{Owner: found.owner, Paths: paths, Labels: found.labels, Doubtful: tried && found.owner.ContainerID == ""}
 	for _, path := range paths {
-		if o.Unit = unit(path); o.Unit != "" {
+		if p.Unit = unit(path); p.Unit != "" {
 			break
 		}
 	}
-	return o
+	return p
 }
 
-// container returns the outermost container that a runtime knows.
-func (f *Finder) container(paths []string) profile.Owner {
+// container returns the outermost container that a runtime knows, and whether any path may contain
+// the ID of one.
+func (f *Finder) container(paths []string) (_ container, tried bool) {
 	asked := map[candidate]bool{}
 	for _, path := range paths {
 		for _, c := range candidates(path) {
@@ -67,16 +92,16 @@ func (f *Finder) container(paths []string) profile.Owner {
 				continue
 			}
 			asked[c] = true
-			if o, ok := f.find(c); ok {
-				return o
+			if found, ok := f.find(c); ok {
+				return found, true
 			}
 		}
 	}
-	return profile.Owner{}
+	return container{}, len(asked) > 0
 }
 
 // find looks up a candidate.
-func (f *Finder) find(c candidate) (profile.Owner, bool) {
+func (f *Finder) find(c candidate) (container, bool) {
 	f.mu.Lock()
 	known, ok := f.known[c]
 	runtimes, limit := f.runtimes[c.uid], f.budgets[c.uid]
@@ -90,18 +115,18 @@ func (f *Finder) find(c candidate) (profile.Owner, bool) {
 	}
 	f.mu.Unlock()
 	if ok && (known.owner.Container != "" || time.Since(known.at) < retryInterval) {
-		return known.owner, known.found
+		return known.container, known.found
 	}
 	if limit != nil {
 		begin := time.Now()
 		if limit.Left() == 0 {
-			return profile.Owner{}, false // until there is time left
+			return container{}, false // until there is time left
 		}
 		defer func() { limit.Spend(time.Since(begin)) }()
 	}
 	var a result
 	for _, r := range runtimes {
-		if a.owner, a.found = r.find(c); a.found {
+		if a.container, a.found = r.find(c); a.found {
 			f.complete(c, &a.owner)
 			break
 		}
@@ -113,7 +138,7 @@ func (f *Finder) find(c candidate) (profile.Owner, bool) {
 		clear(f.known)
 	}
 	f.known[c] = a
-	return a.owner, a.found
+	return a.container, a.found
 }
 
 // complete fills in the pod of a container that the kubelet started, if the runtime's files

@@ -10,9 +10,9 @@ import (
 // runtime finds containers in the files of a container runtime. To add one, implement runtime
 // in a new file, and add a line to newRuntimes.
 type runtime interface {
-	// find returns the ID of a container, and its names as far as known. It returns false if
+	// find returns the ID of a container, and its names and labels as far as known. It returns false if
 	// the runtime's files do not have the container, or cannot be read or trusted.
-	find(c candidate) (profile.Owner, bool)
+	find(c candidate) (container, bool)
 }
 
 // newRuntimes returns the runtimes whose files belong to a user, or for root the runtimes of
@@ -54,4 +54,25 @@ func addNew(list []string, more ...string) []string {
 		}
 	}
 	return list
+}
+
+// Limits of the labels of a container.
+const (
+	maxLabels     = 256
+	maxLabelBytes = 16 << 10 // of all keys and values
+)
+
+// limitLabels merges labels, the most important last, and drops all if they exceed the limits.
+func limitLabels(all ...map[string]string) map[string]string {
+	merged, size := map[string]string{}, 0
+	for _, labels := range all {
+		for key, value := range labels {
+			merged[key] = value
+			size += len(key) + len(value)
+		}
+	}
+	if len(merged) == 0 || len(merged) > maxLabels || size > maxLabelBytes {
+		return nil
+	}
+	return merged
 }

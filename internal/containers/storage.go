@@ -1,6 +1,7 @@
 package containers
 
 import (
+	"io/fs"
 	"path/filepath"
 
 	"fulgur/internal/profile"
@@ -37,9 +38,9 @@ type storedMetadata struct {
 	PodUID    string `json:"uid"`
 }
 
-func (d *storage) find(c candidate) (profile.Owner, bool) {
+func (d *storage) find(c candidate) (container, bool) {
 	if c.namespace != "" {
-		return profile.Owner{}, false
+		return container{}, false
 	}
 	for _, root := range d.places.storage(c) {
 		for _, driver := range drivers {
@@ -47,13 +48,13 @@ func (d *storage) find(c candidate) (profile.Owner, bool) {
 			for _, name := range []string{"containers.json", "volatile-containers.json"} {
 				for _, stored := range d.list(filepath.Join(dir, name)) {
 					if stored.ID == c.id {
-						return d.owner(dir, stored), true
+						return d.container(dir, stored), true
 					}
 				}
 			}
 		}
 	}
-	return profile.Owner{}, false
+	return container{}, false
 }
 
 // list returns the containers in the file at path, or none if it cannot be read.
@@ -64,26 +65,47 @@ func (d *storage) list(path string) (all []storedContainer) {
 	return all
 }
 
-// owner returns the owner according to the list and, for CRI-O, the container's config.json
-// below dir.
-func (d *storage) owner(dir string, stored storedContainer) profile.Owner {
-	o := stored.owner()
-	if o.Runtime != "cri-o" {
-		return o
+// container returns a container according to the list and its config.json below dir.
+func (d *storage) container(dir string, stored storedContainer) container {
+	found := container{owner: stored.owner()}
+	spec, err := d.specification(dir, stored.ID)
+	if err != nil {
+		return found
 	}
-	var spec specification
-	if err := d.state.readJSON(filepath.Join(dir, stored.ID, "userdata", "config.json"), maxConfig, &spec); err == nil {
-		// CRI-O copies annotations of the pod's author, but records the kubelet's labels in a
-		// separate annotation.
-		var labels map[string]string
-		if decodeJSON([]byte(spec.Annotations["io.kubernetes.cri-o.Labels"]), &labels) == nil {
-			fromLabels(&o, labels)
-		}
-		if image := spec.Annotations["io.kubernetes.cri-o.ImageName"]; image != "" {
-			o.Image = image
-		}
+	if found.owner.Runtime != "cri-o" {
+		found.labels = limitLabels(spec.Annotations)
+		return found
 	}
-	return o
+	labels := spec.criLabels()
+	fromLabels(&found.owner, labels)
+	if image := spec.Annotations[crio+"ImageName"]; image != "" {
+		found.owner.Image = image
+	}
+	// The labels of the pod are those of the container that holds its namespaces.
+	pod, _ := d.specification(dir, spec.Annotations[crio+"SandboxID"])
+	found.labels = limitLabels(pod.criLabels(), labels)
+	return found
+}
+
+// crio begins the annotations of CRI-O.
+const crio = "io.kubernetes.cri-o."
+
+// specification reads the config.json of a container below dir.
+func (d *storage) specification(dir, id string) (spec specification, err error) {
+	if _, ok := hexID(id); !ok {
+		return spec, fs.ErrNotExist
+	}
+	err = d.state.readJSON(filepath.Join(dir, id, "userdata", "config.json"), maxConfig, &spec)
+	return spec, err
+}
+
+// criLabels returns the labels from the kubelet, which CRI-O records in an annotation. It also copies
+// annotations of the pod's author.
+func (s *specification) criLabels() (labels map[string]string) {
+	if decodeJSON([]byte(s.Annotations[crio+"Labels"]), &labels) != nil {
+		return nil
+	}
+	return labels
 }
 
 func (stored *storedContainer) owner() profile.Owner {

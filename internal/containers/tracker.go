@@ -46,42 +46,61 @@ type programKey struct {
 // for concurrent use.
 type Membership struct {
 	ready chan struct{}
-	find  func() profile.Owner
+	find  func() Place
 	waits *budget.Time
 	// tentative means that the owner is certain only if it is a container.
 	tentative bool
+	// since is when it was first asked for.
+	since time.Time
 
 	mu    sync.Mutex
-	owner profile.Owner
+	place Place
 }
 
 // Owner returns the owner. It waits a few seconds at most until the owner is known; after
 // that, and for a nil Membership, it returns an unknown owner. If no container was found,
 // Owner looks again, because the runtime may have written its files late.
-func (m *Membership) Owner() profile.Owner {
-	if m == nil {
-		return profile.Owner{Unknown: true}
-	}
-	if !m.await() {
-		return profile.Owner{Unknown: true}
+func (m *Membership) Owner() profile.Owner { return m.Place().Owner }
+
+// unknown is a place of which nothing is known.
+var unknown = Place{Owner: profile.Owner{Unknown: true}}
+
+// Place returns the place whose owner [Membership.Owner] returns.
+func (m *Membership) Place() Place {
+	if m == nil || !m.await() {
+		return unknown
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.owner.ContainerID == "" && !m.owner.Unknown {
-		m.owner = m.find()
+	if m.place.ContainerID == "" && !m.place.Unknown {
+		m.place = m.find()
 	}
-	if m.tentative && m.owner.ContainerID == "" {
-		return profile.Owner{Unknown: true}
+	if m.tentative && m.place.ContainerID == "" {
+		return unknown
 	}
-	return m.owner
+	if time.Since(m.since) > maxDoubt {
+		m.place.Doubtful = false
+	}
+	return m.place
 }
 
-// await waits until the owner has been looked up. It returns false if that takes too long.
-func (m *Membership) await() bool {
+// maxDoubt is the time that a runtime may take to write the files of a container that has processes.
+const maxDoubt = 10 * time.Second
+
+// Ready reports whether [Membership.Place] does not wait.
+func (m *Membership) Ready() bool {
 	select {
 	case <-m.ready:
 		return true
 	default:
+		return false
+	}
+}
+
+// await waits until the owner has been looked up. It returns false if that takes too long.
+func (m *Membership) await() bool {
+	if m.Ready() {
+		return true
 	}
 	begin := time.Now()
 	timer := time.NewTimer(m.waits.Left())
@@ -137,21 +156,32 @@ func (t *Tracker) Close() error {
 }
 
 // Created records the path of a new cgroup, which may be gone by the time of its first
-// sample. If the cgroup may be a container's, its names are looked up at once.
-func (t *Tracker) Created(id uint64, path string) {
+// sample. If the cgroup may be a container's, its names are looked up at once. Created returns the
+// membership of its processes, nil if too many lookups are queued.
+func (t *Tracker) Created(id uint64, path string) *Membership {
 	if id == 0 {
-		return
+		return nil
 	}
 	var m *Membership
 	if t.mixed {
-		m = t.lookUp(func() profile.Owner { return t.finder.Owner(path) })
+		m = t.lookUp(func() Place { return t.finder.Place(path) })
 	} else {
 		m = t.ofPaths([]string{path})
 	}
 	if m != nil {
 		t.byID.put(id, t.unconfirmed(m))
 	}
+	return m
 }
+
+// PlaceOf returns the place of a process with these cgroups. It may be called while others use t.
+func (t *Tracker) PlaceOf(all []procfs.Membership) Place {
+	return t.finder.Place(distinctPaths(all)...)
+}
+
+// Mixed reports whether there are version 1 hierarchies, so that the version 2 cgroup of a process
+// does not tell its owner.
+func (t *Tracker) Mixed() bool { return t.mixed }
 
 // unconfirmed marks m, the membership of a version 2 cgroup, as tentative on a machine with
 // version 1 hierarchies. There, the version 2 cgroup of a process in a container may belong
@@ -176,14 +206,14 @@ func (t *Tracker) Of(pid int, epoch, cgroup, at uint64) *Membership {
 		return m
 	}
 	path := ""
-	m := t.lookUp(func() profile.Owner {
+	m := t.lookUp(func() Place {
 		if path == "" {
 			path = t.cgroups.Name(cgroup) // while the cgroup exists
 		}
 		if path == "" {
-			return profile.Owner{Unknown: true}
+			return unknown
 		}
-		return t.finder.Owner(path)
+		return t.finder.Place(path)
 	})
 	if m != nil {
 		t.byID.put(cgroup, t.unconfirmed(m))
@@ -250,7 +280,7 @@ func (t *Tracker) ofPaths(paths []string) *Membership {
 	if m, ok := t.byPath.get(key); ok {
 		return m
 	}
-	m := t.lookUp(func() profile.Owner { return t.finder.Owner(paths...) })
+	m := t.lookUp(func() Place { return t.finder.Place(paths...) })
 	if m != nil {
 		t.byPath.put(key, m)
 	}
@@ -258,10 +288,10 @@ func (t *Tracker) ofPaths(paths []string) *Membership {
 }
 
 // lookUp makes the goroutine call find. It returns nil if too many lookups are queued.
-func (t *Tracker) lookUp(find func() profile.Owner) *Membership {
-	m := &Membership{ready: make(chan struct{}), find: find, waits: t.waits}
+func (t *Tracker) lookUp(find func() Place) *Membership {
+	m := &Membership{ready: make(chan struct{}), find: find, waits: t.waits, since: time.Now()}
 	select {
-	case t.work <- func() { m.owner = find(); close(m.ready) }:
+	case t.work <- func() { m.place = find(); close(m.ready) }:
 		return m
 	default:
 		return nil
