@@ -6,7 +6,8 @@
 // One .bpf.c file is one family of probes. The common parts are headers with one subject each,
 // which compile alone:
 //
-//   - which samples count: gate.h (when), target.h (of which tasks), task.h and epoch.h (identity)
+//   - which samples count: gate.h (when), target.h (of which tasks), rules.h (of which processes among
+//     these), task.h and epoch.h (identity)
 //   - stacks: stack.h (interned ones), scratch.h (where they are walked), unwind.h (walks of user
 //     stacks), unwind_walk.h (the walk itself, which tests compile for user space), unwind_state.h,
 //     unwind_env.h and unwind_maps.h (what it works on), orc.h (kernel stacks of threads that
@@ -28,7 +29,7 @@
 package bpf
 
 //go:generate -command compile go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf" -target amd64,arm64 -go-package bpf -output-dir ../internal/bpf -no-global-types
-//go:generate compile -type stack_record -type code_head -type label -type label_record -type thread_context -type snapshot -type count_key -type count_value -type timeline_event -type stat -type stack_end -type frame_bit -type gate_times -type seen_set -type record_type -type target_mode -type unwind_mode OnCPU oncpu.bpf.c
+//go:generate compile -type stack_record -type rule_match -type code_head -type label -type label_record -type thread_context -type snapshot -type count_key -type count_value -type timeline_event -type stat -type stack_end -type frame_bit -type gate_times -type seen_set -type record_type -type target_mode -type unwind_mode OnCPU oncpu.bpf.c
 //go:generate compile -type count_key -type count_value -type timeline_event -type thread -type thread_kind -type thread_time -type state_class OffCPU offcpu.bpf.c
 //go:generate compile -type count_key -type count_value -type timeline_event -type page_kind -type file_record -type path_end Faults faults.bpf.c
 //go:generate compile -type count_key -type count_value -type timeline_event -type request_flag -type request_state -type latency_key -type latency BlockIO blockio.bpf.c
@@ -39,5 +40,6 @@ package bpf
 //go:generate compile -type branch_head Branch branch.bpf.c
 //go:generate compile -type jump_cookie -type jump_limit -type jump_breakpoint -type jump_thread -type jump_count -type jump_operand -type jump_target -type executed Jump jump.bpf.c
 //go:generate compile PIDNS pidns.bpf.c
+//go:generate compile -type rule_process -type rule_task Rules rules.bpf.c
 //go:generate compile -type symbol -type context KSym ksym.bpf.c
 //go:generate compile -type unwind_rule -type unwind_mapping -type unwind_process -type unwind_page_state -type unwind_asking -type unwind_request -type unwind_task -type label_process -type label_kind -type runtime_process -type runtime_program -type runtime_range -type runtime_file -type runtime_program_limit -type python_process -type v8_process -type hotspot_heap -type hotspot_process -type hotspot_bytes -type ruby_process -type runtime_local -type runtime_local_model -type runtime_kind -type python_thread -type python_entry -type unwind_kind -type unwind_chain -type unwind_slot -type unwind_rule_index -type unwind_request_type -type unwind_shift -type unwind_rows -type unwind_layout_bits -type hash_constant Unwind unwind.bpf.c

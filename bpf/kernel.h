@@ -156,6 +156,15 @@ struct thread_info {
 };
 #endif
 
+/* A user ID in the initial user namespace. */
+typedef struct {
+	u32 val;
+} kuid_t;
+
+struct cred {
+	kuid_t euid;
+};
+
 struct pid_namespace;
 
 /* The number of a task in a PID namespace. */
@@ -186,6 +195,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	u64 start_boottime;
 	u64 self_exec_id;
+	const struct cred *real_cred;
 	char comm[16];
 	struct css_set *cgroups;
 	struct thread_struct thread;
@@ -237,6 +247,7 @@ struct page___head {
 };
 
 struct qstr {
+	u64 hash_len; /* a hash of the directory's address and the name */
 	const unsigned char *name;
 };
 
@@ -286,6 +297,7 @@ struct seqcount {
 struct mm_struct {
 	unsigned long end_code, start_data, end_data, start_stack;
 	struct rb_root mm_rb; /* before 6.1 */
+	struct file *exe_file;
 	struct seqcount mm_lock_seq;
 };
 

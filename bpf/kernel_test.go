@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write testdata/kernels/SERIES-ARCH.txt 
 var families = map[string]func() (*ebpf.CollectionSpec, error){
 	"alloc": bpf.LoadAlloc, "blockio": bpf.LoadBlockIO, "branch": bpf.LoadBranch, "count": bpf.LoadCount,
 	"faults": bpf.LoadFaults, "jump": bpf.LoadJump, "ksym": bpf.LoadKSym, "latency": bpf.LoadLatency,
-	"offcpu": bpf.LoadOffCPU, "oncpu": bpf.LoadOnCPU, "pidns": bpf.LoadPIDNS, "softirq": bpf.LoadSoftIRQ, "unwind": bpf.LoadUnwind,
+	"offcpu": bpf.LoadOffCPU, "oncpu": bpf.LoadOnCPU, "pidns": bpf.LoadPIDNS, "rules": bpf.LoadRules, "softirq": bpf.LoadSoftIRQ, "unwind": bpf.LoadUnwind,
 }
 
 // The list of families is complete, so that TestKernelTypes checks all programs.

@@ -41,6 +41,7 @@ enum scratch {
 #include "event.h"
 #include "kernel.h"
 #include "orc.h"
+#include "rules.h"
 #include "target.h"
 #include "unwind.h"
 #include <bpf/bpf_helpers.h>
@@ -303,9 +304,10 @@ static __always_inline struct thread *thread_enter(struct task_struct *task)
 
 /*
  * The ID of the stack of task, which is current, with or without the kernel half; 0
- * if there is no scratch memory.
+ * if there is no scratch memory. match is not NULL if rules have yet to decide about task.
  */
-static __always_inline u64 current_stack(void *ctx, struct task_struct *task, bool kernel)
+static __always_inline u64 current_stack(void *ctx, struct task_struct *task, bool kernel,
+					 const struct rule_match *match)
 {
 	struct stack_scratch *scratch = stack_scratch(SCRATCH_SWITCH);
 	struct stack_record *rec;
@@ -314,6 +316,8 @@ static __always_inline u64 current_stack(void *ctx, struct task_struct *task, bo
 		return 0;
 	rec = &scratch->record;
 	stack_begin(rec, task);
+	if (match)
+		rec->match = *match;
 	task_comm(task, rec->comm);
 	if (kernel)
 		walk_kernel(ctx, rec);
@@ -515,6 +519,8 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	u64 now, end = gate.ended;
+	enum rule_verdict verdict;
+	struct rule_match match;
 	struct thread *t;
 	u32 state;
 
@@ -527,10 +533,12 @@ int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_
 		state = class_of(ctx[3]);
 	else /* perhaps it is already being woken: STATE_OTHER */
 		state = class_of(task_state(prev));
-	if (!end && thread_wanted(prev, state) && target_has(prev) && (t = thread_enter(prev))) {
+	if (!end && thread_wanted(prev, state) && target_has(prev) &&
+	    (verdict = rules_judge(prev, &match)) != VERDICT_LEAVE && (t = thread_enter(prev))) {
 		t->weight = thread_weight(t);
 		if (t->weight)
-			t->id = current_stack(ctx, prev, false);
+			t->id = current_stack(ctx, prev, false,
+					      verdict == VERDICT_OPEN ? &match : NULL);
 		t->cpu = bpf_get_smp_processor_id();
 		t->state = state;
 		t->left = now;
@@ -558,7 +566,7 @@ int BPF_PROG(offcpu_waking, struct task_struct *task)
 		t->waker_tid = task_pid(waker);
 	}
 	if (by_waker)
-		t->waker = current_stack(ctx, waker, true);
+		t->waker = current_stack(ctx, waker, true, NULL);
 	return 0;
 }
 
@@ -643,6 +651,8 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	struct stack_record *rec;
 	struct stack_copy *copy;
 	struct thread first = {};
+	enum rule_verdict verdict;
+	struct rule_match match;
 	struct thread *t;
 	u32 zero = 0, state, tid;
 	u64 left = 0, id;
@@ -653,6 +663,9 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	tid = task_pid(task);
 	state = class_of(task_state(task));
 	if (!thread_wanted(task, state) || !target_has_other(task))
+		return 0;
+	verdict = rules_judge(task, &match);
+	if (verdict == VERDICT_LEAVE)
 		return 0;
 	t = thread_find(task);
 	if (t) {
@@ -669,6 +682,8 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 		return 0;
 	rec = &scratch->record;
 	stack_begin(rec, task);
+	if (verdict == VERDICT_OPEN)
+		rec->match = match;
 	task_comm(task, rec->comm);
 	if (!skip_user_stack && task_has_user_stack(task)) {
 		if (has_helper(copy_from_user_task))

@@ -14,6 +14,7 @@ enum scratch {
 #include "count.h"
 #include "event.h"
 #include "kernel.h"
+#include "rules.h"
 #include "snapshot.h"
 #include "target.h"
 #include "unwind.h"
@@ -42,6 +43,7 @@ COUNT_RECORD
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Makes bpf2go generate Go types. */
+const struct rule_match *unused_rule_match __attribute__((unused));
 const struct stack_record *unused_stack_record __attribute__((unused));
 const struct code_head *unused_code_head __attribute__((unused));
 const struct label *unused_label __attribute__((unused));
@@ -121,7 +123,9 @@ int oncpu(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = current_task();
 	u64 weight = ctx->sample_period;
+	enum rule_verdict verdict;
 	struct stack_scratch *scratch;
+	struct rule_match match;
 	struct stack_record *rec;
 	struct stats *stats;
 	bool outside;
@@ -143,6 +147,15 @@ int oncpu(struct bpf_perf_event_data *ctx)
 	/* The counters above are compared with those of the perf events. */
 	if (!gate_is_open() || !(outside || target_has(task)))
 		return 0;
+	/* Rules that include processes name none outside. */
+	verdict = !outside	  ? rules_judge(task, &match)
+		  : rules_include ? VERDICT_LEAVE
+				  : VERDICT_MEASURE;
+	if (verdict == VERDICT_LEAVE) {
+		stats->n[STAT_EXCLUDED]++;
+		stats->n[STAT_EXCLUDED_PERIODS] += weight;
+		return 0;
+	}
 	scratch = stack_scratch(SCRATCH_SAMPLE);
 	if (!scratch)
 		return 0;
@@ -157,6 +170,8 @@ int oncpu(struct bpf_perf_event_data *ctx)
 		return 0;
 	}
 	stack_begin(rec, task);
+	if (verdict == VERDICT_OPEN)
+		rec->match = match;
 	task_comm(task, rec->comm);
 	if (!skip_kernel_stack && !regs_in_user(ctx))
 		walk_kernel(ctx, rec);

@@ -100,6 +100,13 @@ struct stack_count {
 	u64 weight; /* its period; 0 if the record counts no sample */
 };
 
+/* What the kernel side knows of a process that it cannot judge by the rules; see rules.h. */
+struct rule_match {
+	u64 rules; /* those that may match */
+	u64 group; /* keys of the tables, 0 if no rule needs them */
+	u64 program;
+};
+
 /*
  * The frames of a stack, sent once per ID: kernel frames, then user frames,
  * each leaf first. Frames of runtimes follow the native frames that run them. Only the
@@ -114,6 +121,7 @@ struct stack_record {
 	u64 epoch; /* identity of the process image */
 	u64 cgroup; /* ID of the task's cgroup v2, 0 unless by_cgroup is set */
 	u64 labels; /* ID of the set of labels, or 0; labels.h */
+	struct rule_match match; /* all 0 unless rules have yet to decide; rules.h */
 	u32 pid; /* thread group */
 	u32 tid;
 	u8 kernel_end; /* enum stack_end */
@@ -149,7 +157,9 @@ enum stat {
 	STAT_FORGOTTEN = 20, /* of these, the ones that ended or were given up */
 	STAT_AMBIGUOUS = 21, /* returns of calls whose beginning another call had replaced */
 	STAT_UNSEARCHED = 22, /* stacks of threads of CPython whose state was not found */
-	STAT_MAX = 23,
+	STAT_EXCLUDED = 23, /* samples of processes that the rules exclude */
+	STAT_EXCLUDED_PERIODS = 24, /* sum of their periods */
+	STAT_MAX = 25,
 };
 
 #endif

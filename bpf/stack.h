@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Interned stacks. A stack is walked into scratch and identified by a hash of
- * the process epoch, the task's name, its cgroup and its labels if asked for, its
- * frames and the reasons for their ends. Its frames cross the ring once, in a record that may
- * count the first sample. Later samples only change counts.
+ * the process epoch, the task's name, its cgroup and its labels if asked for, what rules
+ * have yet to decide, its frames and the reasons for their ends. Its frames cross the ring once, in
+ * a record that may count the first sample. Later samples only change counts.
  *
  * Everything here may be interrupted in NMI context on the same CPU, but not by
  * the same family: if that samples by NMI, it is not interrupted by itself (the
@@ -39,6 +39,7 @@ static __always_inline void stack_begin(struct stack_record *rec, struct task_st
 	rec->epoch = task ? task_epoch(task) : 0;
 	rec->cgroup = by_cgroup && task ? task_cgroup(task) : 0;
 	rec->labels = 0;
+	__builtin_memset(&rec->match, 0, sizeof(rec->match));
 	rec->time = 0;
 	rec->kernel_frames = 0;
 	rec->kernel_end = END_NONE;
@@ -124,6 +125,10 @@ __noinline u64 stack_id(u32 scratch)
 		hash = hash_step(hash, rec->cgroup);
 	if (read_labels)
 		hash = hash_step(hash, rec->labels);
+	if (rec->match.rules) {
+		hash = hash_step(hash, rec->match.rules);
+		hash = hash_step(hash_step(hash, rec->match.group), rec->match.program);
+	}
 	for (i = 0; i < MAX_FRAME_WORDS && i < frames; i += HASH_BLOCK)
 		hash = stack_hash(scratch, i, hash);
 	hash ^= hash >> 32;

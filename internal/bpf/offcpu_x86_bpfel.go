@@ -114,6 +114,10 @@ const (
 	OffCPUMapPythonStates        = "python_states"
 	OffCPUMapRemaps              = "remaps"
 	OffCPUMapRing                = "ring"
+	OffCPUMapRulesGroups         = "rules_groups"
+	OffCPUMapRulesProcesses      = "rules_processes"
+	OffCPUMapRulesPrograms       = "rules_programs"
+	OffCPUMapRulesUsers          = "rules_users"
 	OffCPUMapRuntimeAny          = "runtime_any"
 	OffCPUMapRuntimeProcesses    = "runtime_processes"
 	OffCPUMapRuntimePrograms     = "runtime_programs"
@@ -162,6 +166,16 @@ const (
 	OffCPUVarReadLabels          = "read_labels"
 	OffCPUVarReduction           = "reduction"
 	OffCPUVarRingWakeup          = "ring_wakeup"
+	OffCPUVarRulesAnyGroup       = "rules_any_group"
+	OffCPUVarRulesAnyProgram     = "rules_any_program"
+	OffCPUVarRulesAnyUser        = "rules_any_user"
+	OffCPUVarRulesExclude        = "rules_exclude"
+	OffCPUVarRulesGroupByImage   = "rules_group_by_image"
+	OffCPUVarRulesInclude        = "rules_include"
+	OffCPUVarRulesMinAge         = "rules_min_age"
+	OffCPUVarRulesTestGroup      = "rules_test_group"
+	OffCPUVarRulesTestProgram    = "rules_test_program"
+	OffCPUVarRulesTestUser       = "rules_test_user"
 	OffCPUVarSeenMask            = "seen_mask"
 	OffCPUVarShortest            = "shortest"
 	OffCPUVarSkipRuntimes        = "skip_runtimes"
@@ -252,6 +266,10 @@ type OffCPUMapSpecs struct {
 	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	RulesGroups      *ebpf.MapSpec `ebpf:"rules_groups"`
+	RulesProcesses   *ebpf.MapSpec `ebpf:"rules_processes"`
+	RulesPrograms    *ebpf.MapSpec `ebpf:"rules_programs"`
+	RulesUsers       *ebpf.MapSpec `ebpf:"rules_users"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
@@ -299,6 +317,16 @@ type OffCPUVariableSpecs struct {
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	Reduction           *ebpf.VariableSpec `ebpf:"reduction"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
+	RulesAnyGroup       *ebpf.VariableSpec `ebpf:"rules_any_group"`
+	RulesAnyProgram     *ebpf.VariableSpec `ebpf:"rules_any_program"`
+	RulesAnyUser        *ebpf.VariableSpec `ebpf:"rules_any_user"`
+	RulesExclude        *ebpf.VariableSpec `ebpf:"rules_exclude"`
+	RulesGroupByImage   *ebpf.VariableSpec `ebpf:"rules_group_by_image"`
+	RulesInclude        *ebpf.VariableSpec `ebpf:"rules_include"`
+	RulesMinAge         *ebpf.VariableSpec `ebpf:"rules_min_age"`
+	RulesTestGroup      *ebpf.VariableSpec `ebpf:"rules_test_group"`
+	RulesTestProgram    *ebpf.VariableSpec `ebpf:"rules_test_program"`
+	RulesTestUser       *ebpf.VariableSpec `ebpf:"rules_test_user"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	Shortest            *ebpf.VariableSpec `ebpf:"shortest"`
 	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
@@ -354,6 +382,10 @@ type OffCPUMaps struct {
 	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	RulesGroups      *ebpf.Map `ebpf:"rules_groups"`
+	RulesProcesses   *ebpf.Map `ebpf:"rules_processes"`
+	RulesPrograms    *ebpf.Map `ebpf:"rules_programs"`
+	RulesUsers       *ebpf.Map `ebpf:"rules_users"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
@@ -391,6 +423,10 @@ func (m *OffCPUMaps) Close() error {
 		m.PythonStates,
 		m.Remaps,
 		m.Ring,
+		m.RulesGroups,
+		m.RulesProcesses,
+		m.RulesPrograms,
+		m.RulesUsers,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.RuntimePrograms,
@@ -439,6 +475,16 @@ type OffCPUVariables struct {
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	Reduction           *ebpf.Variable `ebpf:"reduction"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
+	RulesAnyGroup       *ebpf.Variable `ebpf:"rules_any_group"`
+	RulesAnyProgram     *ebpf.Variable `ebpf:"rules_any_program"`
+	RulesAnyUser        *ebpf.Variable `ebpf:"rules_any_user"`
+	RulesExclude        *ebpf.Variable `ebpf:"rules_exclude"`
+	RulesGroupByImage   *ebpf.Variable `ebpf:"rules_group_by_image"`
+	RulesInclude        *ebpf.Variable `ebpf:"rules_include"`
+	RulesMinAge         *ebpf.Variable `ebpf:"rules_min_age"`
+	RulesTestGroup      *ebpf.Variable `ebpf:"rules_test_group"`
+	RulesTestProgram    *ebpf.Variable `ebpf:"rules_test_program"`
+	RulesTestUser       *ebpf.Variable `ebpf:"rules_test_user"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	Shortest            *ebpf.Variable `ebpf:"shortest"`
 	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`

@@ -99,6 +99,13 @@ const (
 	OnCPURecordTypeRECORD_LABELS   OnCPURecordType = 7
 )
 
+type OnCPURuleMatch struct {
+	_       structs.HostLayout
+	Rules   uint64
+	Group   uint64
+	Program uint64
+}
+
 type OnCPUSeenSet struct {
 	_   structs.HostLayout
 	Ids [4]uint64
@@ -140,7 +147,7 @@ type OnCPUSnapshot struct {
 		Rsp     uint64
 		Ss      uint64
 	}
-	Record  [1112]uint8
+	Record  [1136]uint8
 	Runtime struct {
 		_       structs.HostLayout
 		Groups  uint32
@@ -200,6 +207,7 @@ type OnCPUStackRecord struct {
 	Epoch        uint64
 	Cgroup       uint64
 	Labels       uint64
+	Match        OnCPURuleMatch
 	Pid          uint32
 	Tid          uint32
 	KernelEnd    uint8
@@ -218,30 +226,32 @@ type OnCPUStackRecord struct {
 type OnCPUStat uint32
 
 const (
-	OnCPUStatSTAT_SAMPLES       OnCPUStat = 0
-	OnCPUStatSTAT_LOST          OnCPUStat = 1
-	OnCPUStatSTAT_RETRY         OnCPUStat = 2
-	OnCPUStatSTAT_EVENT         OnCPUStat = 3
-	OnCPUStatSTAT_UNTRACKED     OnCPUStat = 4
-	OnCPUStatSTAT_RUNS          OnCPUStat = 5
-	OnCPUStatSTAT_PERIODS       OnCPUStat = 6
-	OnCPUStatSTAT_EMPTY         OnCPUStat = 7
-	OnCPUStatSTAT_UNFOLLOWED    OnCPUStat = 8
-	OnCPUStatSTAT_MAJOR_RUNS    OnCPUStat = 9
-	OnCPUStatSTAT_MAJOR_PERIODS OnCPUStat = 10
-	OnCPUStatSTAT_MERGED        OnCPUStat = 11
-	OnCPUStatSTAT_UNFINISHED    OnCPUStat = 12
-	OnCPUStatSTAT_MISSED        OnCPUStat = 13
-	OnCPUStatSTAT_IDLE_PERIODS  OnCPUStat = 14
-	OnCPUStatSTAT_LIMITED       OnCPUStat = 15
-	OnCPUStatSTAT_NEGATIVE      OnCPUStat = 16
-	OnCPUStatSTAT_CROWDED       OnCPUStat = 17
-	OnCPUStatSTAT_UNLABELED     OnCPUStat = 18
-	OnCPUStatSTAT_FOLLOWED      OnCPUStat = 19
-	OnCPUStatSTAT_FORGOTTEN     OnCPUStat = 20
-	OnCPUStatSTAT_AMBIGUOUS     OnCPUStat = 21
-	OnCPUStatSTAT_UNSEARCHED    OnCPUStat = 22
-	OnCPUStatSTAT_MAX           OnCPUStat = 23
+	OnCPUStatSTAT_SAMPLES          OnCPUStat = 0
+	OnCPUStatSTAT_LOST             OnCPUStat = 1
+	OnCPUStatSTAT_RETRY            OnCPUStat = 2
+	OnCPUStatSTAT_EVENT            OnCPUStat = 3
+	OnCPUStatSTAT_UNTRACKED        OnCPUStat = 4
+	OnCPUStatSTAT_RUNS             OnCPUStat = 5
+	OnCPUStatSTAT_PERIODS          OnCPUStat = 6
+	OnCPUStatSTAT_EMPTY            OnCPUStat = 7
+	OnCPUStatSTAT_UNFOLLOWED       OnCPUStat = 8
+	OnCPUStatSTAT_MAJOR_RUNS       OnCPUStat = 9
+	OnCPUStatSTAT_MAJOR_PERIODS    OnCPUStat = 10
+	OnCPUStatSTAT_MERGED           OnCPUStat = 11
+	OnCPUStatSTAT_UNFINISHED       OnCPUStat = 12
+	OnCPUStatSTAT_MISSED           OnCPUStat = 13
+	OnCPUStatSTAT_IDLE_PERIODS     OnCPUStat = 14
+	OnCPUStatSTAT_LIMITED          OnCPUStat = 15
+	OnCPUStatSTAT_NEGATIVE         OnCPUStat = 16
+	OnCPUStatSTAT_CROWDED          OnCPUStat = 17
+	OnCPUStatSTAT_UNLABELED        OnCPUStat = 18
+	OnCPUStatSTAT_FOLLOWED         OnCPUStat = 19
+	OnCPUStatSTAT_FORGOTTEN        OnCPUStat = 20
+	OnCPUStatSTAT_AMBIGUOUS        OnCPUStat = 21
+	OnCPUStatSTAT_UNSEARCHED       OnCPUStat = 22
+	OnCPUStatSTAT_EXCLUDED         OnCPUStat = 23
+	OnCPUStatSTAT_EXCLUDED_PERIODS OnCPUStat = 24
+	OnCPUStatSTAT_MAX              OnCPUStat = 25
 )
 
 type OnCPUTargetMode uint32
@@ -299,6 +309,10 @@ const (
 	OnCPUMapPythonStates        = "python_states"
 	OnCPUMapRemaps              = "remaps"
 	OnCPUMapRing                = "ring"
+	OnCPUMapRulesGroups         = "rules_groups"
+	OnCPUMapRulesProcesses      = "rules_processes"
+	OnCPUMapRulesPrograms       = "rules_programs"
+	OnCPUMapRulesUsers          = "rules_users"
 	OnCPUMapRuntimeAny          = "runtime_any"
 	OnCPUMapRuntimeProcesses    = "runtime_processes"
 	OnCPUMapRuntimePrograms     = "runtime_programs"
@@ -337,6 +351,16 @@ const (
 	OnCPUVarPidNamespace        = "pid_namespace"
 	OnCPUVarReadLabels          = "read_labels"
 	OnCPUVarRingWakeup          = "ring_wakeup"
+	OnCPUVarRulesAnyGroup       = "rules_any_group"
+	OnCPUVarRulesAnyProgram     = "rules_any_program"
+	OnCPUVarRulesAnyUser        = "rules_any_user"
+	OnCPUVarRulesExclude        = "rules_exclude"
+	OnCPUVarRulesGroupByImage   = "rules_group_by_image"
+	OnCPUVarRulesInclude        = "rules_include"
+	OnCPUVarRulesMinAge         = "rules_min_age"
+	OnCPUVarRulesTestGroup      = "rules_test_group"
+	OnCPUVarRulesTestProgram    = "rules_test_program"
+	OnCPUVarRulesTestUser       = "rules_test_user"
 	OnCPUVarSeenMask            = "seen_mask"
 	OnCPUVarSkipKernelStack     = "skip_kernel_stack"
 	OnCPUVarSkipRuntimes        = "skip_runtimes"
@@ -355,6 +379,7 @@ const (
 	OnCPUVarUnusedLabel         = "unused_label"
 	OnCPUVarUnusedLabelRecord   = "unused_label_record"
 	OnCPUVarUnusedRecordType    = "unused_record_type"
+	OnCPUVarUnusedRuleMatch     = "unused_rule_match"
 	OnCPUVarUnusedSnapshot      = "unused_snapshot"
 	OnCPUVarUnusedStackEnd      = "unused_stack_end"
 	OnCPUVarUnusedStackRecord   = "unused_stack_record"
@@ -431,6 +456,10 @@ type OnCPUMapSpecs struct {
 	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	RulesGroups      *ebpf.MapSpec `ebpf:"rules_groups"`
+	RulesProcesses   *ebpf.MapSpec `ebpf:"rules_processes"`
+	RulesPrograms    *ebpf.MapSpec `ebpf:"rules_programs"`
+	RulesUsers       *ebpf.MapSpec `ebpf:"rules_users"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
@@ -471,6 +500,16 @@ type OnCPUVariableSpecs struct {
 	PidNamespace        *ebpf.VariableSpec `ebpf:"pid_namespace"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
+	RulesAnyGroup       *ebpf.VariableSpec `ebpf:"rules_any_group"`
+	RulesAnyProgram     *ebpf.VariableSpec `ebpf:"rules_any_program"`
+	RulesAnyUser        *ebpf.VariableSpec `ebpf:"rules_any_user"`
+	RulesExclude        *ebpf.VariableSpec `ebpf:"rules_exclude"`
+	RulesGroupByImage   *ebpf.VariableSpec `ebpf:"rules_group_by_image"`
+	RulesInclude        *ebpf.VariableSpec `ebpf:"rules_include"`
+	RulesMinAge         *ebpf.VariableSpec `ebpf:"rules_min_age"`
+	RulesTestGroup      *ebpf.VariableSpec `ebpf:"rules_test_group"`
+	RulesTestProgram    *ebpf.VariableSpec `ebpf:"rules_test_program"`
+	RulesTestUser       *ebpf.VariableSpec `ebpf:"rules_test_user"`
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
 	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
@@ -489,6 +528,7 @@ type OnCPUVariableSpecs struct {
 	UnusedLabel         *ebpf.VariableSpec `ebpf:"unused_label"`
 	UnusedLabelRecord   *ebpf.VariableSpec `ebpf:"unused_label_record"`
 	UnusedRecordType    *ebpf.VariableSpec `ebpf:"unused_record_type"`
+	UnusedRuleMatch     *ebpf.VariableSpec `ebpf:"unused_rule_match"`
 	UnusedSnapshot      *ebpf.VariableSpec `ebpf:"unused_snapshot"`
 	UnusedStackEnd      *ebpf.VariableSpec `ebpf:"unused_stack_end"`
 	UnusedStackRecord   *ebpf.VariableSpec `ebpf:"unused_stack_record"`
@@ -533,6 +573,10 @@ type OnCPUMaps struct {
 	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	RulesGroups      *ebpf.Map `ebpf:"rules_groups"`
+	RulesProcesses   *ebpf.Map `ebpf:"rules_processes"`
+	RulesPrograms    *ebpf.Map `ebpf:"rules_programs"`
+	RulesUsers       *ebpf.Map `ebpf:"rules_users"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
@@ -567,6 +611,10 @@ func (m *OnCPUMaps) Close() error {
 		m.PythonStates,
 		m.Remaps,
 		m.Ring,
+		m.RulesGroups,
+		m.RulesProcesses,
+		m.RulesPrograms,
+		m.RulesUsers,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.RuntimePrograms,
@@ -608,6 +656,16 @@ type OnCPUVariables struct {
 	PidNamespace        *ebpf.Variable `ebpf:"pid_namespace"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
+	RulesAnyGroup       *ebpf.Variable `ebpf:"rules_any_group"`
+	RulesAnyProgram     *ebpf.Variable `ebpf:"rules_any_program"`
+	RulesAnyUser        *ebpf.Variable `ebpf:"rules_any_user"`
+	RulesExclude        *ebpf.Variable `ebpf:"rules_exclude"`
+	RulesGroupByImage   *ebpf.Variable `ebpf:"rules_group_by_image"`
+	RulesInclude        *ebpf.Variable `ebpf:"rules_include"`
+	RulesMinAge         *ebpf.Variable `ebpf:"rules_min_age"`
+	RulesTestGroup      *ebpf.Variable `ebpf:"rules_test_group"`
+	RulesTestProgram    *ebpf.Variable `ebpf:"rules_test_program"`
+	RulesTestUser       *ebpf.Variable `ebpf:"rules_test_user"`
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`
 	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
@@ -626,6 +684,7 @@ type OnCPUVariables struct {
 	UnusedLabel         *ebpf.Variable `ebpf:"unused_label"`
 	UnusedLabelRecord   *ebpf.Variable `ebpf:"unused_label_record"`
 	UnusedRecordType    *ebpf.Variable `ebpf:"unused_record_type"`
+	UnusedRuleMatch     *ebpf.Variable `ebpf:"unused_rule_match"`
 	UnusedSnapshot      *ebpf.Variable `ebpf:"unused_snapshot"`
 	UnusedStackEnd      *ebpf.Variable `ebpf:"unused_stack_end"`
 	UnusedStackRecord   *ebpf.Variable `ebpf:"unused_stack_record"`

@@ -11,6 +11,8 @@ package bpf
 type (
 	// StackRecord is struct stack_record of record.h.
 	StackRecord = OnCPUStackRecord
+	// RuleMatch is struct rule_match of record.h.
+	RuleMatch = OnCPURuleMatch
 	// FileRecord is struct file_record of file.h.
 	FileRecord = FaultsFileRecord
 	// Snapshot is struct snapshot of snapshot.h.
@@ -188,6 +190,8 @@ const (
 	StatCrowded      = OnCPUStatSTAT_CROWDED
 	StatUnlabeled    = OnCPUStatSTAT_UNLABELED
 	StatUnsearched   = OnCPUStatSTAT_UNSEARCHED
+	StatExcluded     = OnCPUStatSTAT_EXCLUDED
+	StatExcludedTime = OnCPUStatSTAT_EXCLUDED_PERIODS
 	StatMax          = int(OnCPUStatSTAT_MAX) // the number of counters
 )
 
@@ -239,8 +243,18 @@ const (
 
 // The variables that several families have.
 const (
-	VarSkipKernelStack = OnCPUVarSkipKernelStack
-	VarSnapshots       = OnCPUVarSnapshots
+	VarRulesInclude      = OnCPUVarRulesInclude
+	VarRulesExclude      = OnCPUVarRulesExclude
+	VarRulesTestUser     = OnCPUVarRulesTestUser
+	VarRulesTestGroup    = OnCPUVarRulesTestGroup
+	VarRulesTestProgram  = OnCPUVarRulesTestProgram
+	VarRulesAnyUser      = OnCPUVarRulesAnyUser
+	VarRulesAnyGroup     = OnCPUVarRulesAnyGroup
+	VarRulesAnyProgram   = OnCPUVarRulesAnyProgram
+	VarRulesGroupByImage = OnCPUVarRulesGroupByImage
+	VarRulesMinAge       = OnCPUVarRulesMinAge
+	VarSkipKernelStack   = OnCPUVarSkipKernelStack
+	VarSnapshots         = OnCPUVarSnapshots
 )
 
 // The programs that maintain the target set, which all families have.

@@ -52,8 +52,9 @@ type image struct {
 	// while other threads live on. threaded is whether there may be other threads.
 	exit     uint64
 	threaded bool
-	parent   int  // pid of the parent, 0 if unknown
-	forked   bool // runs its parent's program
+	parent   int    // pid of the parent, 0 if unknown
+	forked   bool   // runs its parent's program
+	program  string // path of its program, "" if unknown
 	// base holds the mappings from before the first record; nil means none.
 	base   *base
 	failed bool // reading base through this process failed
@@ -93,7 +94,7 @@ func (i *image) unread() bool { return i.base != nil && !i.base.read && !i.faile
 // fork returns the image of a child forked at the given time.
 func (i *image) fork(parent int, at uint64) *image {
 	decided := looks{last: i.looks.last, doubtful: i.looks.doubtful, again: i.looks.again}
-	return &image{from: at, parent: parent, forked: true, base: i.base, live: i.live, looks: decided}
+	return &image{from: at, parent: parent, forked: true, program: i.program, base: i.base, live: i.live, looks: decided}
 }
 
 // has reports whether m is already known: a loader maps the same file at the same place

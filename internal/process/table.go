@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"fulgur/internal/files/safeopen"
@@ -178,6 +179,9 @@ func (t *Table) mmap(r perfevent.Mmap2) {
 		return
 	}
 	i := t.image(r.PID)
+	if i.program == "" && i.base == nil && KindOf(r.Filename, r.Ino) == KindFile {
+		i.program = strings.TrimSuffix(r.Filename, " (deleted)") // the kernel maps the program first
+	}
 	m := procfs.Map{Start: r.Addr, Limit: limit, Offset: r.Pgoff, Maj: r.Maj, Min: r.Min, Ino: r.Ino, Name: r.Filename}
 	mapped, dump := t.mapping(m, r.InoGen, r.PID, i.parent)
 	mapped.from = r.Time
@@ -349,6 +353,27 @@ func (t *Table) baseMaps(pid int, b *base) ([]procfs.Map, error) {
 func (t *Table) Unread(pid int) bool {
 	i := t.images[pid]
 	return i != nil && i.unread()
+}
+
+// Program returns the path of the program that process pid executed at the given time, as the process
+// sees it, or "" if it is unknown: if the process exited early, or since before the table got its first
+// record. Apply all records up to that time first.
+func (t *Table) Program(pid int, time uint64) string {
+	i := t.imageAt(pid, time)
+	if i == nil {
+		return ""
+	}
+	if i.program == "" && t.images[pid] == i {
+		path, err := procfs.Executable(pid)
+		if t.sync != nil {
+			t.sync()
+		}
+		// Otherwise, it may have executed another program, or another process may have its ID.
+		if err == nil && t.images[pid] == i && i.exit == 0 {
+			i.program = path
+		}
+	}
+	return i.program
 }
 
 // readMaps is like [Table.Maps] but may block.

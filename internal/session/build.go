@@ -2,8 +2,11 @@ package session
 
 import (
 	"maps"
+	"slices"
+	"time"
 
 	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/rules"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/containers"
@@ -28,9 +31,16 @@ func cached[K comparable, V any](f func(K) V) func(K) V {
 	}
 }
 
+// openProcess is a process about which the rules had to decide after its samples.
+type openProcess struct {
+	rules uint64 // that may match
+	owner *containers.Membership
+}
+
 // buildProfile makes a profile with names from traces and counts. lost are the
-// counts without a trace. recorded, if not nil, adds its stacks to the profile.
-func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]stacks.Values, names *naming.Names, meta profile.Meta, losses profile.Losses, recorded *recorder) *profile.Profile {
+// counts without a trace. judge leaves out processes that rules exclude; buildProfile also
+// returns their samples. recorded, if not nil, adds its stacks to the profile.
+func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]stacks.Values, names *naming.Names, meta profile.Meta, losses profile.Losses, judge *rules.Judge, recorded *recorder) (_ *profile.Profile, excluded Excluded) {
 	values := what.Values(store)
 	all := make([]int64, len(values))
 	// The result of sums is valid until the next call.
@@ -55,10 +65,20 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		}
 		return b.Owner(m.Owner())
 	})
+	leaves := cached(func(p openProcess) bool { return judge.Leaves(p.rules, p.owner) })
+	cpuTime := slices.IndexFunc(values, func(v source.Value) bool { return v.IsCPUTime() })
 	labels := cached(func(l *stacks.Labels) profile.LabelsID { return b.Labels(l.List()) })
 	unnamed := map[stacks.FrameID]bool{}
 	for counted, value := range store.Samples {
 		trace := store.Traces[counted.Trace]
+		if trace.Open && leaves(openProcess{trace.Rules, trace.Owner}) {
+			all := sums(counted.Source, counted.Detail, value)
+			excluded.Samples += uint64(all[0])
+			if cpuTime >= 0 {
+				excluded.CPU += time.Duration(all[cpuTime])
+			}
+			continue
+		}
 		set := labels(trace.Labels)
 		if trace.Unlabeled || set == 0 && len(trace.Labels.List()) > 0 {
 			losses[profile.LossUnlabeled] += value.Samples()
@@ -88,7 +108,7 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		recorded.place(p)
 	}
 	losses[profile.LossUnresolvedFrames] = uint64(names.Places(maps.Keys(unnamed)))
-	return b.Profile(meta, losses)
+	return b.Profile(meta, losses), excluded
 }
 
 // account adds to losses the samples of a trace whose stack is truncated or lacks names, and

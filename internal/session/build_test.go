@@ -92,7 +92,7 @@ func TestBuildProfile(t *testing.T) {
 		0:                     {{Name: "[broken stack]"}},
 	})
 	store.Count(counts)
-	p := buildProfile(clock(t), store, counts, names, profile.Meta{Scope: "test"}, profile.Losses{profile.LossSamples: 3}, nil)
+	p, _ := buildProfile(clock(t), store, counts, names, profile.Meta{Scope: "test"}, profile.Losses{profile.LossSamples: 3}, nil, nil)
 
 	want := map[string][]int64{
 		"app;main;outer;inner;ext4_read;read, end of frame pointers":  {1, 10},
@@ -165,7 +165,7 @@ func TestNamingIsInterruptible(t *testing.T) {
 			t.Errorf("%s: got warnings %q, want %q", test.name, got, want)
 		}
 		store.Count(map[stacks.Key]stacks.Values{{ID: 1}: {1}})
-		p := buildProfile(clock(t), store, nil, names, profile.Meta{}, profile.Losses{}, nil)
+		p, _ := buildProfile(clock(t), store, nil, names, profile.Meta{}, profile.Losses{}, nil, nil)
 		unnamed := uint64(0)
 		if test.cut {
 			unnamed = 1 // the caller is not counted
@@ -182,7 +182,7 @@ func TestSymbolize(t *testing.T) {
 	names := naming.New(store, debugfiletest.NewFinder(t), symbolize.Options{})
 	names.Symbolize(t.Context())
 	store.Count(map[stacks.Key]stacks.Values{{ID: 1}: {1}})
-	p := buildProfile(clock(t), store, nil, names, profile.Meta{}, profile.Losses{}, nil)
+	p, _ := buildProfile(clock(t), store, nil, names, profile.Meta{}, profile.Losses{}, nil, nil)
 	const function = "fulgur/internal/capture/stacks/stackstest.NewStore"
 	want := "test;[broken stack];" + function + ";" + function + ", broken stack"
 	if got := lines(p); len(got) != 1 || got[want] == nil {

@@ -38,6 +38,9 @@ func (o *Options) check() error {
 	if o.UserOnly && o.KernelOnly {
 		return usage.Errorf("user stacks only and kernel stacks only cannot be combined")
 	}
+	if err := o.Rules.Check(); err != nil {
+		return usage.Errorf("%v", err)
+	}
 	if err := o.checkByLabel(); err != nil {
 		return err
 	}

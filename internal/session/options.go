@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/rules"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/unwinding"
@@ -31,6 +32,9 @@ type Options struct {
 	// Target is the target. With Command, the launched process becomes
 	// the target.
 	Target target.Target
+	// Rules select processes among those of the target. Only samples of code on the CPUs and waits
+	// can have rules.
+	Rules rules.Rules
 	// Command, if not empty, is launched stopped and sampled from its first
 	// instruction. The profile ends when it exits.
 	Command []string
@@ -189,7 +193,7 @@ func (o *Options) hasTimes() bool {
 // wantsOwners reports whether to find the containers, pods and units of processes.
 func (o *Options) wantsOwners() bool {
 	f, err := o.format()
-	return o.By != profile.GroupNone && o.By != profile.GroupLabel || o.Owners || err == nil && f.HasOwners()
+	return o.By != profile.GroupNone && o.By != profile.GroupLabel || o.Owners || o.Rules.Any() || err == nil && f.HasOwners()
 }
 
 // wantsLabels reports whether to read the labels of the running code.

@@ -9,11 +9,13 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf/btf"
 
 	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/rules"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
@@ -53,6 +55,7 @@ type run struct {
 	owners    *containers.Tracker                   // nil unless asked for
 	keys      *otelcontext.Keys                     // nil unless labels are asked for
 	hosted    func(pid int, f *process.File) string // see [stacks.Store.Language]; nil unless stacks are native only
+	judge     *rules.Judge                          // nil without rules
 	unwinder  unwinding.Unwinder
 	snapshots unwinding.Snapshots
 	children  *childWatch
@@ -152,6 +155,13 @@ func (r *run) loadBPF() error {
 		return err
 	}
 	r.tracker.Processes.OnMapped(r.noteMapped)
+	if r.judge, err = rules.New(o.Rules, r.owners, r.tracker.Processes.Program, types); err != nil {
+		return err
+	}
+	common.Rules = r.judge
+	if r.judge != nil {
+		r.unwinder.Leaves = r.judge.LeavesProcess
+	}
 	// Start early: what runtimes need is made while the programs load.
 	if err := r.prepareTables(nil); err != nil {
 		return err
@@ -159,7 +169,7 @@ func (r *run) loadBPF() error {
 	if r.sources, err = r.subject.Load(common); err != nil {
 		return fmt.Errorf("load the BPF programs: %w", err)
 	}
-	return nil
+	return r.judge.Begin()
 }
 
 // startRecorder starts a recording if the subject and the output have times, and reports whether they do.
@@ -182,7 +192,7 @@ func (r *run) handleRecord(record perfevent.Record) {
 	r.children.handleRecord(record)
 	r.recorder.handleRecord(record)
 	if created, ok := record.(perfevent.Cgroup); ok && r.owners != nil {
-		r.owners.Created(created.ID, created.Path)
+		r.judge.Created(created.ID, r.owners.Created(created.ID, created.Path))
 	}
 }
 
@@ -206,6 +216,9 @@ func (r *run) newStore() *stacks.Store {
 	}
 	if r.keys != nil {
 		store.Keys = r.keys.Of
+	}
+	if r.judge != nil {
+		store.Judge = r.judge.Consider
 	}
 	if r.options.Interpreters == interpretersOnly {
 		store.Hides = r.unwinder.Runtimes.Has
@@ -247,7 +260,7 @@ func (r *run) close() error {
 	if r.pipeline != nil {
 		committed = r.pipeline.close()
 	}
-	return errors.Join(committed, r.tracker.StopListening(), r.unwinder.Close(), source.Each(r.sources, source.Source.Close), r.gate.Close(), r.recorder.close(), r.owners.Close())
+	return errors.Join(committed, r.tracker.StopListening(), r.unwinder.Close(), source.Each(r.sources, source.Source.Close), r.judge.Close(), r.gate.Close(), r.recorder.close(), r.owners.Close())
 }
 
 // probe returns the options of a family of probes. c is the open cgroup if the
@@ -345,16 +358,19 @@ func (r *run) stats() (sum probe.Stats, err error) {
 	err = source.Each(r.sources, func(s source.Source) error {
 		one, err := s.Stats()
 		sum.Samples += one.Samples
+		sum.Excluded += one.Excluded
+		sum.ExcludedPeriods += one.ExcludedPeriods
 		sum.Losses = sum.Losses.Plus(one.Losses)
 		return err
 	})
 	return sum, err
 }
 
-func (r *run) losses() (profile.Losses, error) {
+// losses returns what was not recorded so far, and what rules excluded on the kernel side.
+func (r *run) losses() (profile.Losses, Excluded, error) {
 	stats, err := r.stats()
 	stats.Losses[profile.LossSideband] = r.tracker.Lost
 	stats.Losses[profile.LossProcessesGone] = r.tracker.Processes.Gone()
 	r.unwinder.Losses(&stats.Losses)
-	return stats.Losses, err
+	return stats.Losses, Excluded{stats.Excluded, time.Duration(stats.ExcludedPeriods)}, err
 }

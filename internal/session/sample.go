@@ -126,6 +126,7 @@ func (r *run) read() (busy bool, err error) {
 			return r.tracker.Busy, err
 		}
 	}
+	r.judge.Poll()
 	if err := r.snapshots.Rewalk(now); err != nil {
 		return r.tracker.Busy, err
 	}

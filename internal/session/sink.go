@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"time"
 
 	"fulgur/internal/export/otlpclient"
 	"fulgur/internal/profile"
@@ -19,7 +20,23 @@ type Window struct {
 	Timeline *profile.Timeline
 	// Value is the index of the value to output.
 	Value int
+	// Excluded is what rules excluded.
+	Excluded Excluded
 }
+
+// Excluded counts samples of processes that rules exclude. Waits are among them only if their processes
+// were new to the rules when they began: others are not followed.
+type Excluded struct {
+	Samples uint64
+	// CPU is the CPU time that the samples stand for, if they are samples of CPU time.
+	CPU time.Duration
+}
+
+// Plus returns the sum of e and o.
+func (e Excluded) Plus(o Excluded) Excluded { return Excluded{e.Samples + o.Samples, e.CPU + o.CPU} }
+
+// Minus returns what was excluded after o.
+func (e Excluded) Minus(o Excluded) Excluded { return Excluded{e.Samples - o.Samples, e.CPU - o.CPU} }
 
 // Sink receives the profiles of a session: a file, a page, a terminal.
 type Sink interface {

@@ -254,7 +254,7 @@ func (s *streaming) conclude() error {
 	if s.run.options.Quiet {
 		return nil
 	}
-	losses, err := s.run.losses()
+	losses, _, err := s.run.losses()
 	if err != nil {
 		return err
 	}

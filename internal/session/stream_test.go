@@ -177,7 +177,8 @@ func TestStreamLosses(t *testing.T) {
 	names := naming.New(store, debugfiletest.NewFinder(t), symbolize.Options{})
 	names.Symbolize(t.Context())
 	store.Count(counts)
-	want := buildProfile(clock(t), store, counts, names, profile.Meta{}, profile.Losses{}, nil).Losses
+	p, _ := buildProfile(clock(t), store, counts, names, profile.Meta{}, profile.Losses{}, nil, nil)
+	want := p.Losses
 	for _, cause := range []profile.Loss{profile.LossTruncatedUser, profile.LossBrokenGenerated, profile.LossUnresolved, profile.LossUnresolvedGenerated, profile.LossTraces} {
 		if want[cause] == 0 {
 			t.Errorf("the profile has no loss %q: %+v", cause, want)

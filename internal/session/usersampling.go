@@ -61,7 +61,7 @@ func (s *UserSampling) Sample(ctx context.Context, t target.Target, launched *ta
 	}
 	r.count()
 	r.store.Seal()
-	losses, err := r.losses()
+	losses, _, err := r.losses()
 	if err != nil {
 		return err
 	}

@@ -57,6 +57,8 @@ func (o *Options) preparePerf(what source.Subject) error {
 		return usage.Errorf("perf events alone read no labels")
 	case !slices.Contains([]string{"", "auto"}, o.Unwind) || o.Interpreters == interpretersOnly:
 		return usage.Errorf("perf events alone walk stacks in one way: by unwind tables and frame pointers, without functions of interpreters")
+	case o.Rules.Any():
+		return usage.Errorf("perf events alone have no rules that include or exclude processes")
 	case len(m.Specs) > 1:
 		// One kind of CPU alone would look like the whole program.
 		return usage.Errorf("perf events alone sample one event, but %s is a separate event on each kind of CPU here: choose cpu-clock", m.Specs[0].Name)

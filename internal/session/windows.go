@@ -47,9 +47,11 @@ type windows struct {
 	limits    Limits // of the open window
 	asked     uint64 // requested rate, 0 if there is none
 
-	start, next time.Time      // beginning of the open window, and of the next
-	number      int            // closed windows
-	before      profile.Losses // up to the start of the window
+	start, next time.Time // beginning of the open window, and of the next
+	number      int       // closed windows
+	// Up to the start of the window.
+	before         profile.Losses
+	excludedBefore Excluded
 
 	written totals // of the windows
 	last    Window
@@ -62,6 +64,8 @@ type closedWindow struct {
 	names  *naming.Names
 	meta   profile.Meta
 	losses profile.Losses
+	// excluded is what the kernel side excluded by rules.
+	excluded Excluded
 }
 
 // newWindows makes windows the pipeline of r.
@@ -196,7 +200,7 @@ func (w *windows) cut() error {
 // closeAt passes the data up to the given time to the writer, and opens the next window.
 func (w *windows) closeAt(end time.Time) error {
 	w.run.tracker.Processes.FollowJIT()
-	c, losses, err := w.contents(end)
+	c, err := w.contents(end)
 	if err != nil {
 		return err
 	}
@@ -208,7 +212,7 @@ func (w *windows) closeAt(end time.Time) error {
 	c.names = w.names(c.store)
 	c.names.Snapshots = naming.SnapshotsOf(c.store)
 	w.run.tracker.Processes.NextPeriod()
-	w.start, w.before = end, losses
+	w.start = end
 	w.put(c)
 	return w.limit()
 }
@@ -216,7 +220,7 @@ func (w *windows) closeAt(end time.Time) error {
 // finish implements [pipeline]. It closes the last window.
 func (w *windows) finish() error {
 	w.run.tracker.Processes.FinishJIT()
-	c, _, err := w.contents(w.run.loop.Start.Add(w.run.loop.Duration))
+	c, err := w.contents(w.run.loop.Start.Add(w.run.loop.Duration))
 	if err != nil {
 		return err
 	}
@@ -241,21 +245,24 @@ func (w *windows) pending() (all []uint64, err error) {
 	return all, err
 }
 
-// contents returns the window's data, up to the given time, without names, and the run's losses.
-func (w *windows) contents(end time.Time) (c closedWindow, losses profile.Losses, err error) {
-	if losses, err = w.run.losses(); err != nil {
-		return c, losses, err
+// contents returns the window's data, up to the given time, without names. The next window begins
+// there.
+func (w *windows) contents(end time.Time) (c closedWindow, err error) {
+	losses, excluded, err := w.run.losses()
+	if err != nil {
+		return c, err
 	}
 	c = closedWindow{
-		store: w.run.store, lost: w.run.count(),
-		losses: losses.Minus(w.before), meta: w.run.meta(w.start, end.Sub(w.start)),
+		store: w.run.store, lost: w.run.count(), meta: w.run.meta(w.start, end.Sub(w.start)),
+		losses: losses.Minus(w.before), excluded: excluded.Minus(w.excludedBefore),
 	}
+	w.before, w.excludedBefore = losses, excluded
 	if rate := w.frequency(); rate != w.asked {
 		c.meta.Frequency, c.meta.RequestedFrequency = rate, w.asked
 	}
 	c.meta.Reduction = w.limits.Reduction
 	c.meta.NamesOmitted = w.limits.NoSymbols
-	return c, losses, nil
+	return c, nil
 }
 
 // names returns names for a window's store, which must be complete.
@@ -284,7 +291,7 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 		stripped = make(chan profile.StrippedFiles, 1)
 		go func() { stripped <- w.written.missing.Stripped(w.run.finder) }()
 	}
-	p := buildProfile(w.run.subject, c.store, c.lost, c.names, c.meta, c.losses, w.run.recorder)
+	p, excluded := buildProfile(w.run.subject, c.store, c.lost, c.names, c.meta, c.losses, w.run.judge, w.run.recorder)
 	if stripped != nil {
 		p.Meta.Stripped = <-stripped
 	}
@@ -292,7 +299,7 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 		pids := processesOf(p)
 		p.Published, p.Executables = w.published.of(pids), executables(pids)
 	}
-	w.last = Window{Number: w.number, Profile: p, Value: w.run.subject.Shown()}
+	w.last = Window{Number: w.number, Profile: p, Value: w.run.subject.Shown(), Excluded: c.excluded.Plus(excluded)}
 	if w.run.recorder != nil {
 		if w.last.Timeline, err = w.run.recorder.finish(p, w.run.ended); err != nil {
 			return err

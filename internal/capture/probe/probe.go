@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"fulgur/internal/bpf"
+	"fulgur/internal/capture/rules"
 	"fulgur/internal/capture/sampling"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
@@ -57,6 +58,8 @@ type Options struct {
 	// Tables holds the maps of unwind tables.
 	Unwind bpf.UnwindMode
 	Tables map[string]*ebpf.Map
+	// Rules judges processes; nil without rules. Few families can have rules.
+	Rules *rules.Judge
 	// Gate decides when the source counts. All sources of a run share it. nil gives the source
 	// a gate of its own; see [Probe.Gate].
 	Gate *Gate
@@ -80,6 +83,9 @@ type Options struct {
 	// RingSize and SeenEntries are rounded up to powers of two.
 	RingSize, CountEntries, SeenEntries uint32
 }
+
+// errNoRules means that a family of probes does not judge processes by rules.
+var errNoRules = errors.New("this measurement cannot have rules that include or exclude processes")
 
 // Probe is a family of programs in the kernel. It is not safe for concurrent
 // use.
@@ -113,11 +119,16 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 	}
 	spec.Maps[bpf.MapCounts0].MaxEntries = max(o.CountEntries, 1)
 	spec.Maps[bpf.MapCounts1].MaxEntries = max(o.CountEntries, 1)
-	for name, m := range o.Tables {
+	shared := o.Rules.Replacements()
+	if len(shared) > 0 && spec.Variables[bpf.VarRulesInclude] == nil {
+		return nil, errNoRules
+	}
+	maps.Copy(shared, o.Tables)
+	for name, m := range shared {
 		spec.Maps[name].MaxEntries = m.MaxEntries()
 	}
 	shrinkUnused(spec, o)
-	for _, vs := range []map[string]any{common(spec, o), variables} {
+	for _, vs := range []map[string]any{common(spec, o), o.Rules.Variables(), variables} {
 		for name, value := range vs {
 			if err := spec.Variables[name].Set(value); err != nil {
 				return nil, fmt.Errorf("set %s of a BPF program: %w", name, err)
@@ -138,7 +149,7 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 		owned = gate
 	}
 	options := ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{bpf.MapGate: gate.times}, Cache: o.Types}
-	maps.Copy(options.MapReplacements, o.Tables)
+	maps.Copy(options.MapReplacements, shared)
 	memlock.Lift()
 	if err := bpf.UsePIDNamespace(spec, &options); err != nil {
 		return nil, errors.Join(err, owned.Close())
@@ -147,7 +158,7 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 	if err != nil {
 		return nil, errors.Join(err, owned.Close())
 	}
-	p := &Probe{Collection: loaded, gate: gate, owned: owned, timeline: o.Timeline, memory: mapMemory(loaded.Maps, o.Tables), types: o.Types}
+	p := &Probe{Collection: loaded, gate: gate, owned: owned, timeline: o.Timeline, memory: mapMemory(loaded.Maps, shared), types: o.Types}
 	p.counts = stacks.NewCounts(stacks.Maps{
 		First:    p.Maps[bpf.MapCounts0],
 		Second:   p.Maps[bpf.MapCounts1],
@@ -336,6 +347,9 @@ type Stats struct {
 	Samples uint64
 	// Losses holds the losses that only the kernel side can count.
 	Losses profile.Losses
+	// Excluded is the number of samples that rules left out, and ExcludedPeriods the sum of their
+	// periods.
+	Excluded, ExcludedPeriods uint64
 }
 
 // Stats reads the kernel side's counters.
@@ -347,7 +361,8 @@ func (p *Probe) Stats() (Stats, error) {
 		lost = &st.Losses[profile.LossUnsent]
 	}
 	for stat, to := range map[bpf.Stat]*uint64{
-		bpf.StatSamples:    &st.Samples,
+		bpf.StatSamples:  &st.Samples,
+		bpf.StatExcluded: &st.Excluded, bpf.StatExcludedTime: &st.ExcludedPeriods,
 		bpf.StatLost:       lost,
 		bpf.StatRetry:      &st.Losses[profile.LossRetries],
 		bpf.StatEvent:      &st.Losses[profile.LossOverflows],

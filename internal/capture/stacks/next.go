@@ -22,7 +22,7 @@ func (s *Store) Next(pending ...uint64) *Store {
 	next.labels.previous = s.labels.known
 	next.Anonymous, next.MaxNodes, next.Hides, next.Readers, next.Owners = s.Anonymous, s.MaxNodes, s.Hides, s.Readers, s.Owners
 	next.Language, next.Omits = s.Language, s.Omits
-	next.Unkept, next.Keys = s.Unkept, s.Keys
+	next.Unkept, next.Keys, next.Judge = s.Unkept, s.Keys, s.Judge
 	maps.Copy(next.Interpreted, s.Interpreted)
 	for _, id := range pending {
 		next.Find(id)

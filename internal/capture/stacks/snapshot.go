@@ -16,6 +16,8 @@ type Snapshot struct {
 	Image uint64
 	// Time is when the sample was taken, in CLOCK_MONOTONIC ns.
 	Time uint64
+	// Open means that rules have yet to decide about the process, as in [Trace].
+	Open bool
 	// raw is the record without the unused part of the copy.
 	raw []byte
 }
@@ -42,6 +44,7 @@ func ParseSnapshot(record []byte, unneeded Snapshot) (Snapshot, error) {
 		PID:   int(field[uint32](record, head+unsafe.Offsetof(bpf.StackRecord{}.Pid))),
 		Image: field[uint64](record, unsafe.Offsetof(bpf.Snapshot{}.Image)),
 		Time:  field[uint64](record, head+unsafe.Offsetof(bpf.StackRecord{}.Time)),
+		Open:  field[uint64](record, head+unsafe.Offsetof(bpf.StackRecord{}.Match)+unsafe.Offsetof(bpf.RuleMatch{}.Rules)) != 0,
 		raw:   append(unneeded.raw[:0], record[:size]...),
 	}, nil
 }

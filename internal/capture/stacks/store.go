@@ -128,7 +128,11 @@ type Trace struct {
 	// they had no room.
 	Labels    *Labels
 	Unlabeled bool
-	Leaf      NodeID
+	// Open means that rules have yet to decide whether the process is measured, and Rules are those
+	// that may match it; see [fulgur/internal/capture/rules.Judge].
+	Open  bool
+	Rules uint64
+	Leaf  NodeID
 	// KernelEnd and UserEnd are the reasons why each half ends.
 	KernelEnd, UserEnd stackend.End
 	// Broken means that the chain of callers left all known code, because a
@@ -224,6 +228,9 @@ type Store struct {
 	// holds the owners by process, in order of time.
 	Owners *containers.Tracker
 	Owned  map[int][]Ownership
+	// Judge, if not nil, returns the rules that may match a process, about which the kernel side could
+	// not decide, at a time in ns (CLOCK_MONOTONIC).
+	Judge func(m bpf.RuleMatch, pid int, at uint64, owner *containers.Membership) uint64
 
 	resolver  Resolver
 	previous  *Store             // see [Store.Next]; nil if none
@@ -463,6 +470,9 @@ func (s *Store) traceOf(r *bpf.StackRecord) TraceID {
 	pid := int(trace.PID)
 	if s.Owners != nil && pid != 0 {
 		trace.Owner = s.Owners.Of(pid, r.Epoch, r.Cgroup, r.Time)
+	}
+	if s.Judge != nil && r.Match.Rules != 0 {
+		trace.Open, trace.Rules = true, s.Judge(r.Match, pid, r.Time, trace.Owner)
 	}
 	trace.Labels = s.labels.find(r.Labels)
 	trace.Unlabeled = r.Labels != 0 && trace.Labels == nil

@@ -27,6 +27,7 @@ const (
 // Snapshots holds samples that wait for the unwind tables that their walks need.
 type Snapshots struct {
 	loader *unwindmap.Loader
+	leaves func(pid int) bool
 	of     map[snapshotKey]*snapshotProcess
 	memory int // total, in bytes
 	// walked is the time of the oldest snapshot that the last Rewalk unwound, or 0.
@@ -69,6 +70,9 @@ func (s *Snapshots) Add(from source.Rewalker, record []byte, processes *process.
 	}
 	key := snapshotKey{taken.PID, taken.Image}
 	maps := processes.MappingsAt(taken.PID, taken.Time)
+	if taken.Open && s.leaves(taken.PID) {
+		maps = nil // nobody needs the stack
+	}
 	p := s.of[key]
 	switch {
 	case p == nil:

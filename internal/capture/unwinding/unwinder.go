@@ -80,7 +80,12 @@ type Unwinder struct {
 	// Ahead makes all tables of the target before samples need them, for sources that are no
 	// [source.Rewalker].
 	Ahead bool
+	// Leaves, if not nil, reports whether rules leave out a running process. It needs no tables.
+	Leaves func(pid int) bool
 }
+
+// leaves reports whether a process needs no tables.
+func (u *Unwinder) leaves(pid int) bool { return u.Leaves != nil && u.Leaves(pid) }
 
 // Load loads the maps for tables, unless the mode is frame pointers only. finder
 // finds debug files, types caches the kernel's BTF.
@@ -116,7 +121,7 @@ func (u *Unwinder) Load(o Options, finder *debugfile.Finder, types *btf.Cache) (
 func (u *Unwinder) HasTables() bool { return u.loader != nil }
 
 // Snapshots returns an empty set of snapshots that wait for u's tables.
-func (u *Unwinder) Snapshots() Snapshots { return Snapshots{loader: u.loader} }
+func (u *Unwinder) Snapshots() Snapshots { return Snapshots{loader: u.loader, leaves: u.leaves} }
 
 // Replacements returns the maps to load a probe with.
 func (u *Unwinder) Replacements() map[string]*ebpf.Map {
@@ -174,7 +179,7 @@ func (u *Unwinder) Prepare(processes *process.Table, pids []int, beginning bool)
 	images, before := map[int]uint64{}, u.cpuTime
 	u.cpuTime = map[int]uint64{}
 	if err := u.loader.Tasks(func(pid int, image uint64) {
-		if pids == nil || wanted[pid] {
+		if (pids == nil || wanted[pid]) && !u.leaves(pid) {
 			images[pid] = image
 			if s, err := procfs.Process(pid).Stat(); err == nil { // otherwise, it has exited
 				u.cpuTime[pid] = s.CPU
@@ -363,10 +368,18 @@ func (u *Unwinder) Tidy(now uint64) {
 	}
 }
 
+// restOfLeft is the time until a process is examined again that was left out when the kernel side
+// requested its layout: it may have changed, and the kernel side requests a layout once.
+const restOfLeft = 5 * time.Second
+
 // layOut updates the layouts of processes that the kernel side requested or that
 // have changed.
 func (u *Unwinder) layOut(processes *process.Table) {
 	for todo := range u.backlog.due(time.Now()) {
+		if u.leaves(todo.pid) {
+			u.backlog.postpone(todo, time.Now().Add(restOfLeft))
+			continue
+		}
 		maps := processes.Mappings(todo.pid)
 		if processes.Unread(todo.pid) {
 			u.backlog.postpone(todo, time.Now()) // otherwise, an empty layout would stay
