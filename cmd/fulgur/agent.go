@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fulgur/internal/agent"
+	"fulgur/internal/capture/rules"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/export/otlpclient"
 	"fulgur/internal/message/usage"
@@ -23,6 +24,10 @@ type agentCommand struct {
 	OffCPU    bool      `name:"offcpu" group:"how" help:"Include off-CPU time."`
 	MinBlock  micros    `short:"m" name:"min-block-time" default:"10000" placeholder:"US" group:"how" help:"With --offcpu, count only waits of at least this many microseconds. Default: 10000."`
 	walkFlags
+
+	Include []rule  `sep:"none" placeholder:"RULE" group:"what" help:"Measure only processes that RULE matches, such as unit=nginx.service, namespace=shop or program=/usr/bin/postgres. A RULE tests cgroup, container, label:KEY, namespace, pod, program, unit or user; with several, joined by commas, all must match. Give the flag again for other processes."`
+	Exclude []rule  `sep:"none" placeholder:"RULE" group:"what" help:"Do not measure processes that RULE matches, even if they are included."`
+	MinAge  seconds `name:"min-age" default:"0" placeholder:"TIME" group:"what" help:"Do not measure processes until they are this old."`
 
 	Endpoint string `placeholder:"URL" group:"server" help:"Send to this OpenTelemetry back end. Default: OTEL_EXPORTER_OTLP_ENDPOINT, or the Collector on this machine: http://127.0.0.1:4318."`
 	Protocol string `placeholder:"NAME" group:"server" help:"Send by http/protobuf or grpc. Default: OTEL_EXPORTER_OTLP_PROTOCOL, or http/protobuf."`
@@ -67,6 +72,9 @@ Examples:
 
     # including waits of 50 ms and longer
     sudo fulgur agent --offcpu -m 50000
+
+    # only the pods of a namespace, without those of a job
+    sudo fulgur agent --include namespace=shop --exclude 'pod=import-*'
 
     # including branch profiles of a program, for llvm-bolt
     sudo fulgur agent --bolt /usr/sbin/server --bolt-dir /var/lib/fulgur-bolt
@@ -132,6 +140,7 @@ func (c *agentCommand) options(env environment) (o agent.Options, err error) {
 	common.Interruptible = nil // the agent handles signals itself
 	common.Every, common.Owners = time.Duration(c.Interval), true
 	common.Target.Scope = target.System
+	common.Rules = rules.Rules{Include: plainRules(c.Include), Exclude: plainRules(c.Exclude), MinAge: time.Duration(c.MinAge)}
 	if m := c.MaxMemory.value; m > 0 && c.UnwindMemory == nil {
 		common.UnwindMemory = int64(m) / unwindShare
 	}

@@ -1,13 +1,57 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"fulgur/internal/agent"
+	"fulgur/internal/capture/rules"
 )
+
+// TestAgentRules reads rules from flags and from a file, which means the same.
+func TestAgentRules(t *testing.T) {
+	load := func(args ...string) (rules.Rules, error) {
+		o, err := loadAgent(environment{args: append([]string{"agent"}, args...), stdout: t.Output(), stderr: t.Output()})
+		return o.Measure.Rules, err
+	}
+	file := filepath.Join(t.TempDir(), "agent.yaml")
+	for _, c := range []struct {
+		args               []string
+		file               string
+		included, excluded string
+		age                time.Duration
+	}{
+		{nil, "", "[]", "[]", 0},
+		{[]string{"--include", "unit=nginx"}, "include: unit=nginx\n", "[unit=nginx]", "[]", 0},
+		{
+			[]string{"--include", "namespace=shop,pod=a-*", "--include=user=0", "--exclude", `label:a=b\,c`, "--min-age", "2"},
+			"include:\n- namespace=shop,pod=a-*\n- user=0\nexclude: ['label:a=b\\,c']\nmin-age: 2\n",
+			"[namespace=shop,pod=a-* user=0]", `[label:a=b\,c]`, 2 * time.Second,
+		},
+	} {
+		if err := os.WriteFile(file, []byte(c.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{c.args, {"--config", file}} {
+			r, err := load(args...)
+			if err != nil || fmt.Sprint(r.Include) != c.included || fmt.Sprint(r.Exclude) != c.excluded || r.MinAge != c.age {
+				t.Errorf("%q with %q: got %+v, error %v", args, c.file, r, err)
+			}
+		}
+	}
+	for text, want := range map[string]string{"include: nginx\n": "--include", "exclude: [unit=a, nmespace=b]\n": "label:KEY", "include: 'user=0,unit='\n": "followed by nothing"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := load("--config", file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %+v, error %v, want %q", text, r, err, want)
+		}
+	}
+}
 
 // TestAgentBudget reads limits from flags and from a file, which means the same.
 func TestAgentBudget(t *testing.T) {

@@ -26,9 +26,11 @@ type configFile struct {
 	values map[string]configValue
 }
 
-// configValue is the text of a value, which means the same as on the command line.
+// configValue is the text of a value, which means the same as on the command line, or a list of texts,
+// each of which means the same as the flag given once.
 type configValue struct {
 	text string
+	list []any // of strings; nil if there is one text
 	line int
 }
 
@@ -97,11 +99,12 @@ func configValues(top *yaml.Node) (map[string]configValue, error) {
 		if before, ok := values[key.Value]; ok {
 			return nil, lineErrorf(key.Line, "%s is also on line %d: remove one of them", plain.Terminal(key.Value), before.line)
 		}
-		text, err := scalarText(value)
+		read, err := configText(value)
 		if err != nil {
 			return nil, lineErrorf(value.Line, "%s: %w", plain.Terminal(key.Value), err)
 		}
-		values[key.Value] = configValue{text, key.Line}
+		read.line = key.Line
+		values[key.Value] = read
 	}
 	return values, nil
 }
@@ -112,6 +115,26 @@ var (
 	errNoValue   = errors.New("a value is missing")
 	errControl   = errors.New("the value has a line break or another control character")
 )
+
+// configText returns the text of a value, or the texts of a list.
+func configText(n *yaml.Node) (v configValue, err error) {
+	if n.Kind != yaml.SequenceNode {
+		v.text, err = scalarText(n)
+		return v, err
+	}
+	if err := notPlain(n); err != nil {
+		return v, err
+	}
+	v.list = []any{}
+	for _, element := range n.Content {
+		text, err := scalarText(element)
+		if err != nil {
+			return v, err
+		}
+		v.list = append(v.list, text)
+	}
+	return v, nil
+}
 
 // scalarText returns the text of a value.
 func scalarText(n *yaml.Node) (string, error) {
@@ -229,5 +252,11 @@ func (c *configFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 	if !ok || slices.Contains(notInFile, flag.Name) {
 		return nil, nil
 	}
-	return value.text, nil
+	if value.list == nil {
+		return value.text, nil
+	}
+	if !flag.IsSlice() {
+		return nil, fmt.Errorf("%s: %w", c.path, lineErrorf(value.line, "%s: %w", flag.Name, errNotSingle))
+	}
+	return value.list, nil
 }

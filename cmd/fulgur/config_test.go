@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -60,7 +61,13 @@ func TestParseConfig(t *testing.T) {
 		"top anchor":    {text: "--- &x\ninterval: 30\n", line: "1", why: "anchors"},
 		"alias":         {text: "a: &x 30\nb: *x\n", line: "1", why: "anchors"},
 		"duplicate":     {text: "interval: 30\noffcpu: true\n\"interval\": 20\n", line: "3", why: "also on line 1"},
-		"list":          {text: "a: 1\nbolt: [a, b]\n", line: "2", why: "single"},
+		"list":          {text: "a: 1\nbolt: [a, 'b,c']\n", want: map[string]string{"a": "1", "bolt": "[a b,c]"}},
+		"block list":    {text: "bolt:\n- a\n- b\n", want: map[string]string{"bolt": "[a b]"}},
+		"empty list":    {text: "bolt: []\n", want: map[string]string{"bolt": "[]"}},
+		"nested list":   {text: "bolt:\n- [a]\n", line: "2", why: "single"},
+		"null in list":  {text: "bolt:\n- a\n-\n", line: "2", why: "missing"},
+		"list anchor":   {text: "bolt: &x [a]\n", line: "1", why: "anchors"},
+		"list tag":      {text: "bolt: !!seq [a]\n", line: "1", why: "tags"},
 		"mapping":       {text: "a: 1\nbolt: {a: b}\n", line: "2", why: "single"},
 		"list as key":   {text: "[a]: 1\n", line: "1", why: "single"},
 		"missing":       {text: "a: 1\ninterval:\noffcpu: true\n", line: "2", why: "missing"},
@@ -90,7 +97,9 @@ func TestParseConfig(t *testing.T) {
 			}
 			got := map[string]string{}
 			for name, value := range values {
-				got[name] = value.text
+				if got[name] = value.text; value.list != nil {
+					got[name] = fmt.Sprint(value.list)
+				}
 			}
 			if err != nil || !maps.Equal(got, test.want) {
 				t.Errorf("got %q and error %v, want %q", got, err, test.want)

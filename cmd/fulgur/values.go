@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"fulgur/internal/capture/rules"
 	"fulgur/internal/linux/perfevent"
 )
 
@@ -182,6 +183,23 @@ func (c *cpus) UnmarshalText(text []byte) error {
 	}
 	*c = unique(append(*c, list...))
 	return nil
+}
+
+// rule selects processes.
+type rule struct{ rules.Rule }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *rule) UnmarshalText(text []byte) (err error) {
+	r.Rule, err = rules.Parse(string(text))
+	return err
+}
+
+// plainRules returns the rules themselves.
+func plainRules(all []rule) (list []rules.Rule) {
+	for _, r := range all {
+		list = append(list, r.Rule)
+	}
+	return list
 }
 
 // ids is a list of process or thread IDs, such as "17,42", or the lines that pgrep(1)

@@ -53,6 +53,7 @@ type Agent struct {
 	reloads  [2]atomic.Uint64 // that failed, that succeeded
 	gap      time.Duration    // before this run
 	losses   atomic.Pointer[profile.Losses]
+	excluded atomic.Pointer[session.Excluded]
 }
 
 // Run measures and sends until ctx is done, or the measurement fails. load returns the
@@ -71,6 +72,7 @@ func Run(ctx context.Context, load func() (Options, error), reload <-chan os.Sig
 	a := &Agent{log: log, started: time.Now(), governor: newGovernor(o.Budget)}
 	a.inUse.Store(&o)
 	a.losses.Store(new(profile.Losses))
+	a.excluded.Store(new(session.Excluded))
 	a.bolter = newBolter(func() Bolt { return a.options().Bolt }, a.warn)
 	if err := a.open(); err != nil {
 		return 1, err
@@ -243,6 +245,9 @@ func sameMeasure(a, b session.RecordOptions) bool {
 
 func (a *Agent) announce() {
 	o := a.options()
+	if n := len(o.Measure.Rules.Include) + len(o.Measure.Rules.Exclude); n > 0 {
+		a.warn(fmt.Sprintf("%s select the processes to measure", plain.Count(uint64(n), "rule")))
+	}
 	a.warn(fmt.Sprintf("measuring %s at %d Hz; a profile of every %s goes to %s", o.Measure.Target, o.Measure.Frequency, o.Measure.Every, o.BackEnd.URL.Redacted()))
 }
 
@@ -251,6 +256,8 @@ func (a *Agent) add(_ context.Context, w session.Window) error {
 	p := w.Profile
 	all := a.losses.Load().Plus(p.Losses)
 	a.losses.Store(&all)
+	excluded := a.excluded.Load().Plus(w.Excluded)
+	a.excluded.Store(&excluded)
 	a.delivery.Unrecorded(p.Losses.Uncounted())
 	a.send(p)
 	a.warn(a.governor.decide(a.options(), samplesOfCPUs(p)))
@@ -298,6 +305,9 @@ func (a *Agent) conclude(final delivery.Account) {
 		if n := final.Lost[cause]; n > 0 {
 			text += fmt.Sprintf(", %d lost (%s)", n, cause)
 		}
+	}
+	if n := a.excluded.Load().Samples; n > 0 {
+		text += fmt.Sprintf("; %s excluded", plain.Count(n, "sample"))
 	}
 	a.warn(text)
 }

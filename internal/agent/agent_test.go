@@ -34,6 +34,7 @@ func idle(t *testing.T) (*Agent, *otlptest.Receiver) {
 	o.Measure.Every, o.Measure.Frequency = 10*time.Second, 19
 	a.inUse.Store(&o)
 	a.losses.Store(new(profile.Losses))
+	a.excluded.Store(new(session.Excluded))
 	a.bolter = newBolter(func() Bolt { return a.options().Bolt }, func(text string) { t.Log(text) })
 	a.delivery = delivery.New(spool.InMemory(), spool.Found{}, c, func(text string) { t.Log(text) })
 	return a, r

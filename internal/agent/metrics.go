@@ -185,6 +185,9 @@ func (a *Agent) metrics() string {
 	for _, cause := range delivery.Causes {
 		fmt.Fprintf(&b, "fulgur_samples_lost_total{cause=%q} %d\n", cause, c.Lost[cause])
 	}
+	excluded := a.excluded.Load()
+	one("fulgur_samples_excluded_total", "counter", "Samples of processes that rules exclude. They are not among the samples taken.", excluded.Samples)
+	one("fulgur_excluded_cpu_seconds_total", "counter", "CPU time that these samples stand for.", excluded.CPU.Seconds())
 	family("fulgur_losses_total", "counter", "What was not recorded, or only in part, by cause.")
 	losses := a.losses.Load()
 	for cause, n := range losses {

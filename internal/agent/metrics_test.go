@@ -16,6 +16,7 @@ import (
 	"fulgur/internal/export/otlpclient"
 	"fulgur/internal/export/spool"
 	"fulgur/internal/profile"
+	"fulgur/internal/session"
 	"fulgur/internal/testenv"
 	"fulgur/internal/ui/connlimit"
 )
@@ -25,6 +26,7 @@ func TestStrangersConnections(t *testing.T) {
 	a := &Agent{log: t.Output(), started: time.Now(), governor: newGovernor(Budget{})}
 	a.inUse.Store(&Options{Listen: "127.0.0.1:0"})
 	a.losses.Store(new(profile.Losses))
+	a.excluded.Store(new(session.Excluded))
 	a.bolter = newBolter(func() Bolt { return Bolt{} }, a.warn)
 	a.delivery = delivery.New(spool.InMemory(), spool.Found{}, otlpclient.Config{}, a.warn)
 	var log strings.Builder
