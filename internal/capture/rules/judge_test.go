@@ -16,9 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bpf"
+	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/rules"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/containers"
@@ -47,6 +49,10 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		os.Exit(0)
+	case "waits":
+		for {
+			time.Sleep(5 * time.Millisecond)
+		}
 	}
 	for i := 0; ; i++ {
 		sink ^= i
@@ -110,16 +116,28 @@ func stopped(t *testing.T, path, mode string, in ...*os.File) *exec.Cmd {
 
 const frequency = 997
 
-// measurement samples the whole machine by rules.
+// measurement measures the whole machine by rules.
 type measurement struct {
-	*oncpu.Source
+	source.Source
 	judge   *rules.Judge
 	tracker process.Tracker
 	store   *stacks.Store
 }
 
-// measure starts a measurement. byImage is the kernel side's key of a group.
+// measure starts a measurement of samples. byImage is the kernel side's key of a group.
 func measure(t *testing.T, r rules.Rules, byImage bool) *measurement {
+	t.Helper()
+	clock, err := perfevent.ParseEvent("cpu-clock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return start(t, r, byImage, func(o probe.Options) (source.Source, error) {
+		return oncpu.Load(oncpu.Options{Options: o, Specs: []perfevent.Spec{clock}, Rate: oncpu.Rate{Frequency: frequency}})
+	})
+}
+
+// start starts a measurement by a source.
+func start(t *testing.T, r rules.Rules, byImage bool, load func(probe.Options) (source.Source, error)) *measurement {
 	t.Helper()
 	owners, err := containers.NewTracker()
 	if err != nil {
@@ -137,16 +155,9 @@ func measure(t *testing.T, r rules.Rules, byImage bool) *measurement {
 	if m.judge, err = rules.NewBy(byImage, r, owners, m.tracker.Processes.Program, nil); err != nil {
 		t.Fatal(err)
 	}
-	clock, err := perfevent.ParseEvent("cpu-clock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.Source, err = oncpu.Load(oncpu.Options{
-		Options: probe.Options{
-			RingSize: 8 << 20, CountEntries: 1 << 16, SeenEntries: probe.DefaultSeenEntries,
-			MaxDepth: 127, Scope: target.System, Rules: m.judge, ByCgroup: true,
-		},
-		Specs: []perfevent.Spec{clock}, Rate: oncpu.Rate{Frequency: frequency},
+	if m.Source, err = load(probe.Options{
+		RingSize: 8 << 20, CountEntries: 1 << 16, SeenEntries: probe.DefaultSeenEntries,
+		MaxDepth: 127, Scope: target.System, Rules: m.judge, ByCgroup: true,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +175,8 @@ func measure(t *testing.T, r rules.Rules, byImage bool) *measurement {
 		t.Fatal(err)
 	}
 	// All samples count, so that they can be compared with the periods of the event.
-	if err := errors.Join(m.Gate().Open(), m.Enable(), m.Begin()); err != nil {
+	gate := m.Source.(interface{ Gate() *probe.Gate }).Gate()
+	if err := errors.Join(gate.Open(), m.Enable(), m.Begin()); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -226,16 +238,22 @@ type account struct {
 	skipped        int
 }
 
-// finish ends a measurement, and checks that the periods of all samples are accounted for.
-func (m *measurement) finish(t *testing.T) account {
+// stop ends a measurement.
+func (m *measurement) stop(t *testing.T) {
 	t.Helper()
-	if err := errors.Join(m.Detach(), m.Gate().Shut()); err != nil {
+	if err := m.Detach(); err != nil {
 		t.Fatal(err)
 	}
 	m.poll(t)
 	if err := m.Counts().Finish(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// finish ends a measurement of samples, and checks that the periods of all samples are accounted for.
+func (m *measurement) finish(t *testing.T) account {
+	t.Helper()
+	m.stop(t)
 	a := account{taken: map[image]int{}}
 	var takenTime, openTime uint64
 	for key, v := range m.Counts().Total() {
@@ -255,11 +273,12 @@ func (m *measurement) finish(t *testing.T) account {
 	if err != nil {
 		t.Fatal(err)
 	}
-	periods, err := m.StatSum(bpf.StatPeriods)
+	clock := m.Source.(*oncpu.Source)
+	periods, err := clock.StatSum(bpf.StatPeriods)
 	if err != nil {
 		t.Fatal(err)
 	}
-	idle, err := m.StatSum(bpf.StatIdlePeriods)
+	idle, err := clock.StatSum(bpf.StatIdlePeriods)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,6 +443,49 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// Waits of an excluded process are not measured, whether it began to wait before the measurement or is new.
+func TestWaits(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	one := program(t, "one")
+	two := filepath.Join(filepath.Dir(one), "two")
+	if err := os.Link(one, two); err != nil {
+		t.Fatal(err)
+	}
+	pids := map[string][]int{one: {run(t, one, "waits").Process.Pid}, two: {run(t, two, "waits").Process.Pid}}
+	m := start(t, rules.Rules{Exclude: given(t, "program="+two)}, false, func(o probe.Options) (source.Source, error) {
+		return offcpu.Load(o, offcpu.Config{PendingEntries: offcpu.DefaultPendingEntries, States: offcpu.AllStates})
+	})
+	for path := range pids {
+		pids[path] = append(pids[path], run(t, path, "waits").Process.Pid)
+	}
+	testenv.Await(t, func() bool {
+		m.poll(t)
+		if err := m.Counts().Flip(); err != nil {
+			t.Fatal(err)
+		}
+		waits := m.waits()
+		return waits[image{pids[one][0], "one"}] > 0 && waits[image{pids[one][1], "one"}] > 0
+	}, func() string { return fmt.Sprintf("got waits of %v, want some of %v", m.waits(), pids[one]) })
+	m.stop(t)
+	for _, pid := range pids[two] {
+		if n := m.waits()[image{pid, "two"}]; n > 0 {
+			t.Errorf("got %d waits of an excluded process", n)
+		}
+	}
+}
+
+// waits returns the numbers of waits.
+func (m *measurement) waits() map[image]int {
+	all := map[image]int{}
+	for key, v := range m.Counts().Total() {
+		if trace, ok := m.store.Trace(key.ID); ok && !(trace.Open && m.judge.Leaves(trace.Rules, trace.Owner)) {
+			all[image{int(trace.PID), trace.Name()}] += int(v.Samples())
+		}
+	}
+	return all
+}
+
 // Processes are measured from an age on.
 func TestMinAge(t *testing.T) {
 	testenv.EveryKernel(t)
@@ -445,7 +507,7 @@ func TestMinAge(t *testing.T) {
 // In a PID namespace, rules work as outside.
 func TestRulesInPIDNamespace(t *testing.T) {
 	testenv.EveryKernel(t)
-	testenv.InPIDNamespace(t, "^(TestRules|TestEnds|TestMinAge)$")
+	testenv.InPIDNamespace(t, "^(TestRules|TestEnds|TestWaits|TestMinAge)$")
 }
 
 // testCgroup is a cgroup of version 2.
