@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -16,8 +17,12 @@ import (
 	"fulgur/internal/capture/alloc"
 	"fulgur/internal/capture/hits"
 	"fulgur/internal/capture/latency"
+	"fulgur/internal/capture/offcpu"
+	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/rules"
 	"fulgur/internal/capture/sources"
+	"fulgur/internal/containers"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/memlock"
 	"fulgur/internal/testenv"
@@ -100,6 +105,49 @@ func TestLoadAlloc(t *testing.T) {
 		// Instead of a timeline, which makes no difference.
 		return alloc.Load(o, alloc.Config{Live: o.Timeline})
 	})
+}
+
+// Rules that test all properties of processes.
+func TestLoadRules(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	owners, err := containers.NewTracker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = owners.Close() })
+	slower, err := rules.ParseSlower("5:user=7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := rules.Rules{Slower: []rules.Slower{slower}, MinAge: time.Second}
+	for text, to := range map[string]*[]rules.Rule{"user=0,cgroup=/": &given.Include, "program=/a": &given.Exclude} {
+		r, err := rules.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*to = append(*to, r)
+	}
+	judge, err := rules.New(given, owners, func(int, uint64) string { return "" }, types)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := judge.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, load := range map[string]func(probe.Options) (loaded, error){
+		"oncpu":  func(o probe.Options) (loaded, error) { return oncpu.Load(oncpu.Options{Options: o}) },
+		"offcpu": func(o probe.Options) (loaded, error) { return offcpu.Load(o, offcpu.Config{PendingEntries: 1}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			testLoadSource(t, func(o probe.Options) (loaded, error) {
+				o.Rules = judge
+				return load(o)
+			})
+		})
+	}
 }
 
 func TestLoadBranch(t *testing.T) {

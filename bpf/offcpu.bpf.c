@@ -518,7 +518,7 @@ static __always_inline void thread_back(struct task_struct *task, u64 now)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	u64 now, end = gate.ended;
+	u64 now, end = gate.ended, surely;
 	enum rule_verdict verdict;
 	struct rule_match match;
 	struct thread *t;
@@ -534,7 +534,8 @@ int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_
 	else /* perhaps it is already being woken: STATE_OTHER */
 		state = class_of(task_state(prev));
 	if (!end && thread_wanted(prev, state) && target_has(prev) &&
-	    (verdict = rules_judge(prev, &match)) != VERDICT_LEAVE && (t = thread_enter(prev))) {
+	    (verdict = rules_judge(prev, &match, &surely)) != VERDICT_LEAVE &&
+	    (t = thread_enter(prev))) {
 		t->weight = thread_weight(t);
 		if (t->weight)
 			t->id = current_stack(ctx, prev, false,
@@ -655,7 +656,7 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	struct rule_match match;
 	struct thread *t;
 	u32 zero = 0, state, tid;
-	u64 left = 0, id;
+	u64 left = 0, id, surely;
 	long err;
 
 	if (!task || task_on_cpu(task))
@@ -664,7 +665,7 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	state = class_of(task_state(task));
 	if (!thread_wanted(task, state) || !target_has_other(task))
 		return 0;
-	verdict = rules_judge(task, &match);
+	verdict = rules_judge(task, &match, &surely);
 	if (verdict == VERDICT_LEAVE)
 		return 0;
 	t = thread_find(task);

@@ -118,11 +118,65 @@ static __always_inline void snapshot_take(struct stack_scratch *scratch, const s
 	take(scratch, s->cpu, s->weight);
 }
 
+enum rule_limit {
+	RULES_SLOWER = 8, /* rules that lower the rate of samples */
+};
+
+const enum rule_limit *unused_rule_limit __attribute__((unused));
+const struct thinned *unused_thinned __attribute__((unused));
+
+/*
+ * The rules that lower the rate of samples, each alone, and the number of samples of which one is
+ * taken. The first that matches counts.
+ */
+const volatile u64 rules_slower[RULES_SLOWER];
+volatile u32 rules_one_in[RULES_SLOWER];
+
+/* Samples that were not taken. The next one that is taken also has their weight. */
+struct thinned {
+	u64 samples;
+	u64 weight;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, RULES_SLOWER);
+	__type(key, u32);
+	__type(value, struct thinned);
+} rules_thinned SEC(".maps");
+
+/*
+ * The weight of a sample of a process that rules match, with the weight of those that were not
+ * taken on this CPU, or 0 if it is not taken. So the sum of weights stays the same.
+ */
+static __always_inline u64 thin(u64 rules, u64 weight)
+{
+	struct thinned *left;
+	u32 i;
+
+#pragma unroll
+	for (i = 0; i < RULES_SLOWER && rules_slower[i]; i++)
+		if (rules & rules_slower[i])
+			goto found;
+	return weight;
+found:
+	left = bpf_map_lookup_elem(&rules_thinned, &i);
+	if (!left || i >= RULES_SLOWER)
+		return weight;
+	weight += left->weight;
+	if (++left->samples < rules_one_in[i]) {
+		left->weight = weight;
+		return 0;
+	}
+	left->samples = left->weight = 0;
+	return weight;
+}
+
 SEC("perf_event")
 int oncpu(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = current_task();
-	u64 weight = ctx->sample_period;
+	u64 weight = ctx->sample_period, surely = 0;
 	enum rule_verdict verdict;
 	struct stack_scratch *scratch;
 	struct rule_match match;
@@ -148,12 +202,19 @@ int oncpu(struct bpf_perf_event_data *ctx)
 	if (!gate_is_open() || !(outside || target_has(task)))
 		return 0;
 	/* Rules that include processes name none outside. */
-	verdict = !outside	  ? rules_judge(task, &match)
+	verdict = !outside	  ? rules_judge(task, &match, &surely)
 		  : rules_include ? VERDICT_LEAVE
 				  : VERDICT_MEASURE;
 	if (verdict == VERDICT_LEAVE) {
 		stats->n[STAT_EXCLUDED]++;
 		stats->n[STAT_EXCLUDED_PERIODS] += weight;
+		return 0;
+	}
+	/* The samples of a process that may be excluded later stand for no others. */
+	if (verdict == VERDICT_MEASURE)
+		weight = thin(surely, weight);
+	if (!weight) {
+		stats->n[STAT_THINNED]++;
 		return 0;
 	}
 	scratch = stack_scratch(SCRATCH_SAMPLE);

@@ -159,7 +159,8 @@ enum stat {
 	STAT_UNSEARCHED = 22, /* stacks of threads of CPython whose state was not found */
 	STAT_EXCLUDED = 23, /* samples of processes that the rules exclude */
 	STAT_EXCLUDED_PERIODS = 24, /* sum of their periods */
-	STAT_MAX = 25,
+	STAT_THINNED = 25, /* samples of processes with a lower rate that other samples stand for */
+	STAT_MAX = 26,
 };
 
 #endif

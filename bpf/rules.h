@@ -35,6 +35,9 @@ const volatile bool rules_group_by_image;
 const volatile u64 rules_include;
 const volatile u64 rules_exclude;
 
+/* The rules that lower the rate of samples. */
+const volatile u64 rules_slow;
+
 /* The rules that do not test a property. */
 const volatile u64 rules_any_user;
 const volatile u64 rules_any_group;
@@ -142,14 +145,18 @@ enum rule_verdict {
 	VERDICT_OPEN, /* user space has to decide: the rest is in struct rule_match */
 };
 
-/* Judges the process of task. In match, it sets the keys that rules need, and rules if open. */
+/*
+ * Judges the process of task. In match, it sets the keys that rules need, and rules if open. surely
+ * becomes the rules that are known to match.
+ */
 static __always_inline enum rule_verdict rules_judge(struct task_struct *task,
-						     struct rule_match *match)
+						     struct rule_match *match, u64 *surely)
 {
 	u64 may = ~0ULL, must = ~0ULL; /* rules that may match, and those that surely do */
 	u64 *matched;
 
 	__builtin_memset(match, 0, sizeof(*match));
+	*surely = 0;
 	if (rules_min_age && bpf_ktime_get_boot_ns() - process_start(task) < rules_min_age)
 		return VERDICT_LEAVE;
 	if (rules_test_user) {
@@ -174,9 +181,11 @@ static __always_inline enum rule_verdict rules_judge(struct task_struct *task,
 			must &= rules_any_program;
 		}
 	}
+	*surely = must;
 	if (must & rules_exclude || (rules_include && !(may & rules_include)))
 		return VERDICT_LEAVE;
-	if (!(may & rules_exclude) && (!rules_include || must & rules_include))
+	if (!(may & rules_exclude) && (!rules_include || must & rules_include) &&
+	    !((may ^ must) & rules_slow))
 		return VERDICT_MEASURE;
 	match->rules = may;
 	return VERDICT_OPEN;

@@ -202,6 +202,23 @@ func plainRules(all []rule) (list []rules.Rule) {
 	return list
 }
 
+// slower is a rule with a lower rate.
+type slower struct{ rules.Slower }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *slower) UnmarshalText(text []byte) (err error) {
+	s.Slower, err = rules.ParseSlower(string(text))
+	return err
+}
+
+// plainRates returns the rules themselves.
+func plainRates(all []slower) (list []rules.Slower) {
+	for _, s := range all {
+		list = append(list, s.Slower)
+	}
+	return list
+}
+
 // ids is a list of process or thread IDs, such as "17,42", or the lines that pgrep(1)
 // writes.
 type ids []int

@@ -245,7 +245,7 @@ func sameMeasure(a, b session.RecordOptions) bool {
 
 func (a *Agent) announce() {
 	o := a.options()
-	if n := len(o.Measure.Rules.Include) + len(o.Measure.Rules.Exclude); n > 0 {
+	if n := len(o.Measure.Rules.Include) + len(o.Measure.Rules.Exclude) + len(o.Measure.Rules.Slower); n > 0 {
 		a.warn(fmt.Sprintf("%s select the processes to measure", plain.Count(uint64(n), "rule")))
 	}
 	a.warn(fmt.Sprintf("measuring %s at %d Hz; a profile of every %s goes to %s", o.Measure.Target, o.Measure.Frequency, o.Measure.Every, o.BackEnd.URL.Redacted()))

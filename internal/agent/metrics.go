@@ -188,6 +188,7 @@ func (a *Agent) metrics() string {
 	excluded := a.excluded.Load()
 	one("fulgur_samples_excluded_total", "counter", "Samples of processes that rules exclude. They are not among the samples taken.", excluded.Samples)
 	one("fulgur_excluded_cpu_seconds_total", "counter", "CPU time that these samples stand for.", excluded.CPU.Seconds())
+	one("fulgur_samples_thinned_total", "counter", "Samples that rules with lower rates left out. Others stand for their CPU time.", excluded.Thinned)
 	family("fulgur_losses_total", "counter", "What was not recorded, or only in part, by cause.")
 	losses := a.losses.Load()
 	for cause, n := range losses {

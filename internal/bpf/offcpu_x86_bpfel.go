@@ -173,6 +173,7 @@ const (
 	OffCPUVarRulesGroupByImage   = "rules_group_by_image"
 	OffCPUVarRulesInclude        = "rules_include"
 	OffCPUVarRulesMinAge         = "rules_min_age"
+	OffCPUVarRulesSlow           = "rules_slow"
 	OffCPUVarRulesTestGroup      = "rules_test_group"
 	OffCPUVarRulesTestProgram    = "rules_test_program"
 	OffCPUVarRulesTestUser       = "rules_test_user"
@@ -324,6 +325,7 @@ type OffCPUVariableSpecs struct {
 	RulesGroupByImage   *ebpf.VariableSpec `ebpf:"rules_group_by_image"`
 	RulesInclude        *ebpf.VariableSpec `ebpf:"rules_include"`
 	RulesMinAge         *ebpf.VariableSpec `ebpf:"rules_min_age"`
+	RulesSlow           *ebpf.VariableSpec `ebpf:"rules_slow"`
 	RulesTestGroup      *ebpf.VariableSpec `ebpf:"rules_test_group"`
 	RulesTestProgram    *ebpf.VariableSpec `ebpf:"rules_test_program"`
 	RulesTestUser       *ebpf.VariableSpec `ebpf:"rules_test_user"`
@@ -482,6 +484,7 @@ type OffCPUVariables struct {
 	RulesGroupByImage   *ebpf.Variable `ebpf:"rules_group_by_image"`
 	RulesInclude        *ebpf.Variable `ebpf:"rules_include"`
 	RulesMinAge         *ebpf.Variable `ebpf:"rules_min_age"`
+	RulesSlow           *ebpf.Variable `ebpf:"rules_slow"`
 	RulesTestGroup      *ebpf.Variable `ebpf:"rules_test_group"`
 	RulesTestProgram    *ebpf.Variable `ebpf:"rules_test_program"`
 	RulesTestUser       *ebpf.Variable `ebpf:"rules_test_user"`

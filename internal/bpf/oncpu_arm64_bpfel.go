@@ -99,6 +99,12 @@ const (
 	OnCPURecordTypeRECORD_LABELS   OnCPURecordType = 7
 )
 
+type OnCPURuleLimit uint32
+
+const (
+	OnCPURuleLimitRULES_SLOWER OnCPURuleLimit = 8
+)
+
 type OnCPURuleMatch struct {
 	_       structs.HostLayout
 	Rules   uint64
@@ -234,7 +240,8 @@ const (
 	OnCPUStatSTAT_UNSEARCHED       OnCPUStat = 22
 	OnCPUStatSTAT_EXCLUDED         OnCPUStat = 23
 	OnCPUStatSTAT_EXCLUDED_PERIODS OnCPUStat = 24
-	OnCPUStatSTAT_MAX              OnCPUStat = 25
+	OnCPUStatSTAT_THINNED          OnCPUStat = 25
+	OnCPUStatSTAT_MAX              OnCPUStat = 26
 )
 
 type OnCPUTargetMode uint32
@@ -245,6 +252,12 @@ const (
 	OnCPUTargetModeTARGET_PROCESSES OnCPUTargetMode = 2
 	OnCPUTargetModeTARGET_THREADS   OnCPUTargetMode = 3
 )
+
+type OnCPUThinned struct {
+	_       structs.HostLayout
+	Samples uint64
+	Weight  uint64
+}
 
 type OnCPUThreadContext struct {
 	_          structs.HostLayout
@@ -295,6 +308,7 @@ const (
 	OnCPUMapRulesGroups         = "rules_groups"
 	OnCPUMapRulesProcesses      = "rules_processes"
 	OnCPUMapRulesPrograms       = "rules_programs"
+	OnCPUMapRulesThinned        = "rules_thinned"
 	OnCPUMapRulesUsers          = "rules_users"
 	OnCPUMapRuntimeAny          = "runtime_any"
 	OnCPUMapRuntimeProcesses    = "runtime_processes"
@@ -341,6 +355,9 @@ const (
 	OnCPUVarRulesGroupByImage   = "rules_group_by_image"
 	OnCPUVarRulesInclude        = "rules_include"
 	OnCPUVarRulesMinAge         = "rules_min_age"
+	OnCPUVarRulesOneIn          = "rules_one_in"
+	OnCPUVarRulesSlow           = "rules_slow"
+	OnCPUVarRulesSlower         = "rules_slower"
 	OnCPUVarRulesTestGroup      = "rules_test_group"
 	OnCPUVarRulesTestProgram    = "rules_test_program"
 	OnCPUVarRulesTestUser       = "rules_test_user"
@@ -362,12 +379,14 @@ const (
 	OnCPUVarUnusedLabel         = "unused_label"
 	OnCPUVarUnusedLabelRecord   = "unused_label_record"
 	OnCPUVarUnusedRecordType    = "unused_record_type"
+	OnCPUVarUnusedRuleLimit     = "unused_rule_limit"
 	OnCPUVarUnusedRuleMatch     = "unused_rule_match"
 	OnCPUVarUnusedSnapshot      = "unused_snapshot"
 	OnCPUVarUnusedStackEnd      = "unused_stack_end"
 	OnCPUVarUnusedStackRecord   = "unused_stack_record"
 	OnCPUVarUnusedStat          = "unused_stat"
 	OnCPUVarUnusedTargetMode    = "unused_target_mode"
+	OnCPUVarUnusedThinned       = "unused_thinned"
 	OnCPUVarUnusedThreadContext = "unused_thread_context"
 	OnCPUVarUnusedTimelineEvent = "unused_timeline_event"
 	OnCPUVarUnusedUnwindMode    = "unused_unwind_mode"
@@ -442,6 +461,7 @@ type OnCPUMapSpecs struct {
 	RulesGroups      *ebpf.MapSpec `ebpf:"rules_groups"`
 	RulesProcesses   *ebpf.MapSpec `ebpf:"rules_processes"`
 	RulesPrograms    *ebpf.MapSpec `ebpf:"rules_programs"`
+	RulesThinned     *ebpf.MapSpec `ebpf:"rules_thinned"`
 	RulesUsers       *ebpf.MapSpec `ebpf:"rules_users"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
@@ -490,6 +510,9 @@ type OnCPUVariableSpecs struct {
 	RulesGroupByImage   *ebpf.VariableSpec `ebpf:"rules_group_by_image"`
 	RulesInclude        *ebpf.VariableSpec `ebpf:"rules_include"`
 	RulesMinAge         *ebpf.VariableSpec `ebpf:"rules_min_age"`
+	RulesOneIn          *ebpf.VariableSpec `ebpf:"rules_one_in"`
+	RulesSlow           *ebpf.VariableSpec `ebpf:"rules_slow"`
+	RulesSlower         *ebpf.VariableSpec `ebpf:"rules_slower"`
 	RulesTestGroup      *ebpf.VariableSpec `ebpf:"rules_test_group"`
 	RulesTestProgram    *ebpf.VariableSpec `ebpf:"rules_test_program"`
 	RulesTestUser       *ebpf.VariableSpec `ebpf:"rules_test_user"`
@@ -511,12 +534,14 @@ type OnCPUVariableSpecs struct {
 	UnusedLabel         *ebpf.VariableSpec `ebpf:"unused_label"`
 	UnusedLabelRecord   *ebpf.VariableSpec `ebpf:"unused_label_record"`
 	UnusedRecordType    *ebpf.VariableSpec `ebpf:"unused_record_type"`
+	UnusedRuleLimit     *ebpf.VariableSpec `ebpf:"unused_rule_limit"`
 	UnusedRuleMatch     *ebpf.VariableSpec `ebpf:"unused_rule_match"`
 	UnusedSnapshot      *ebpf.VariableSpec `ebpf:"unused_snapshot"`
 	UnusedStackEnd      *ebpf.VariableSpec `ebpf:"unused_stack_end"`
 	UnusedStackRecord   *ebpf.VariableSpec `ebpf:"unused_stack_record"`
 	UnusedStat          *ebpf.VariableSpec `ebpf:"unused_stat"`
 	UnusedTargetMode    *ebpf.VariableSpec `ebpf:"unused_target_mode"`
+	UnusedThinned       *ebpf.VariableSpec `ebpf:"unused_thinned"`
 	UnusedThreadContext *ebpf.VariableSpec `ebpf:"unused_thread_context"`
 	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
 	UnusedUnwindMode    *ebpf.VariableSpec `ebpf:"unused_unwind_mode"`
@@ -559,6 +584,7 @@ type OnCPUMaps struct {
 	RulesGroups      *ebpf.Map `ebpf:"rules_groups"`
 	RulesProcesses   *ebpf.Map `ebpf:"rules_processes"`
 	RulesPrograms    *ebpf.Map `ebpf:"rules_programs"`
+	RulesThinned     *ebpf.Map `ebpf:"rules_thinned"`
 	RulesUsers       *ebpf.Map `ebpf:"rules_users"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
@@ -597,6 +623,7 @@ func (m *OnCPUMaps) Close() error {
 		m.RulesGroups,
 		m.RulesProcesses,
 		m.RulesPrograms,
+		m.RulesThinned,
 		m.RulesUsers,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
@@ -646,6 +673,9 @@ type OnCPUVariables struct {
 	RulesGroupByImage   *ebpf.Variable `ebpf:"rules_group_by_image"`
 	RulesInclude        *ebpf.Variable `ebpf:"rules_include"`
 	RulesMinAge         *ebpf.Variable `ebpf:"rules_min_age"`
+	RulesOneIn          *ebpf.Variable `ebpf:"rules_one_in"`
+	RulesSlow           *ebpf.Variable `ebpf:"rules_slow"`
+	RulesSlower         *ebpf.Variable `ebpf:"rules_slower"`
 	RulesTestGroup      *ebpf.Variable `ebpf:"rules_test_group"`
 	RulesTestProgram    *ebpf.Variable `ebpf:"rules_test_program"`
 	RulesTestUser       *ebpf.Variable `ebpf:"rules_test_user"`
@@ -667,12 +697,14 @@ type OnCPUVariables struct {
 	UnusedLabel         *ebpf.Variable `ebpf:"unused_label"`
 	UnusedLabelRecord   *ebpf.Variable `ebpf:"unused_label_record"`
 	UnusedRecordType    *ebpf.Variable `ebpf:"unused_record_type"`
+	UnusedRuleLimit     *ebpf.Variable `ebpf:"unused_rule_limit"`
 	UnusedRuleMatch     *ebpf.Variable `ebpf:"unused_rule_match"`
 	UnusedSnapshot      *ebpf.Variable `ebpf:"unused_snapshot"`
 	UnusedStackEnd      *ebpf.Variable `ebpf:"unused_stack_end"`
 	UnusedStackRecord   *ebpf.Variable `ebpf:"unused_stack_record"`
 	UnusedStat          *ebpf.Variable `ebpf:"unused_stat"`
 	UnusedTargetMode    *ebpf.Variable `ebpf:"unused_target_mode"`
+	UnusedThinned       *ebpf.Variable `ebpf:"unused_thinned"`
 	UnusedThreadContext *ebpf.Variable `ebpf:"unused_thread_context"`
 	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
 	UnusedUnwindMode    *ebpf.Variable `ebpf:"unused_unwind_mode"`

@@ -50,6 +50,7 @@ const (
 	RulesVarRulesGroupByImage = "rules_group_by_image"
 	RulesVarRulesInclude      = "rules_include"
 	RulesVarRulesMinAge       = "rules_min_age"
+	RulesVarRulesSlow         = "rules_slow"
 	RulesVarRulesTestGroup    = "rules_test_group"
 	RulesVarRulesTestProgram  = "rules_test_program"
 	RulesVarRulesTestUser     = "rules_test_user"
@@ -129,6 +130,7 @@ type RulesVariableSpecs struct {
 	RulesGroupByImage *ebpf.VariableSpec `ebpf:"rules_group_by_image"`
 	RulesInclude      *ebpf.VariableSpec `ebpf:"rules_include"`
 	RulesMinAge       *ebpf.VariableSpec `ebpf:"rules_min_age"`
+	RulesSlow         *ebpf.VariableSpec `ebpf:"rules_slow"`
 	RulesTestGroup    *ebpf.VariableSpec `ebpf:"rules_test_group"`
 	RulesTestProgram  *ebpf.VariableSpec `ebpf:"rules_test_program"`
 	RulesTestUser     *ebpf.VariableSpec `ebpf:"rules_test_user"`
@@ -186,6 +188,7 @@ type RulesVariables struct {
 	RulesGroupByImage *ebpf.Variable `ebpf:"rules_group_by_image"`
 	RulesInclude      *ebpf.Variable `ebpf:"rules_include"`
 	RulesMinAge       *ebpf.Variable `ebpf:"rules_min_age"`
+	RulesSlow         *ebpf.Variable `ebpf:"rules_slow"`
 	RulesTestGroup    *ebpf.Variable `ebpf:"rules_test_group"`
 	RulesTestProgram  *ebpf.Variable `ebpf:"rules_test_program"`
 	RulesTestUser     *ebpf.Variable `ebpf:"rules_test_user"`

@@ -192,6 +192,7 @@ const (
 	StatUnsearched   = OnCPUStatSTAT_UNSEARCHED
 	StatExcluded     = OnCPUStatSTAT_EXCLUDED
 	StatExcludedTime = OnCPUStatSTAT_EXCLUDED_PERIODS
+	StatThinned      = OnCPUStatSTAT_THINNED
 	StatMax          = int(OnCPUStatSTAT_MAX) // the number of counters
 )
 
@@ -245,6 +246,7 @@ const (
 const (
 	VarRulesInclude      = OnCPUVarRulesInclude
 	VarRulesExclude      = OnCPUVarRulesExclude
+	VarRulesSlow         = OnCPUVarRulesSlow
 	VarRulesTestUser     = OnCPUVarRulesTestUser
 	VarRulesTestGroup    = OnCPUVarRulesTestGroup
 	VarRulesTestProgram  = OnCPUVarRulesTestProgram

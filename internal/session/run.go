@@ -360,6 +360,7 @@ func (r *run) stats() (sum probe.Stats, err error) {
 		sum.Samples += one.Samples
 		sum.Excluded += one.Excluded
 		sum.ExcludedPeriods += one.ExcludedPeriods
+		sum.Thinned += one.Thinned
 		sum.Losses = sum.Losses.Plus(one.Losses)
 		return err
 	})
@@ -372,5 +373,5 @@ func (r *run) losses() (profile.Losses, Excluded, error) {
 	stats.Losses[profile.LossSideband] = r.tracker.Lost
 	stats.Losses[profile.LossProcessesGone] = r.tracker.Processes.Gone()
 	r.unwinder.Losses(&stats.Losses)
-	return stats.Losses, Excluded{stats.Excluded, time.Duration(stats.ExcludedPeriods)}, err
+	return stats.Losses, Excluded{stats.Excluded, time.Duration(stats.ExcludedPeriods), stats.Thinned}, err
 }

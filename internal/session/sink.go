@@ -30,13 +30,19 @@ type Excluded struct {
 	Samples uint64
 	// CPU is the CPU time that the samples stand for, if they are samples of CPU time.
 	CPU time.Duration
+	// Thinned is the number of samples of processes with lower rates that other samples stand for.
+	Thinned uint64
 }
 
 // Plus returns the sum of e and o.
-func (e Excluded) Plus(o Excluded) Excluded { return Excluded{e.Samples + o.Samples, e.CPU + o.CPU} }
+func (e Excluded) Plus(o Excluded) Excluded {
+	return Excluded{e.Samples + o.Samples, e.CPU + o.CPU, e.Thinned + o.Thinned}
+}
 
 // Minus returns what was excluded after o.
-func (e Excluded) Minus(o Excluded) Excluded { return Excluded{e.Samples - o.Samples, e.CPU - o.CPU} }
+func (e Excluded) Minus(o Excluded) Excluded {
+	return Excluded{e.Samples - o.Samples, e.CPU - o.CPU, e.Thinned - o.Thinned}
+}
 
 // Sink receives the profiles of a session: a file, a page, a terminal.
 type Sink interface {

@@ -4,6 +4,7 @@ package oncpu
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"fulgur/internal/bpf"
@@ -52,7 +53,12 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := source.LoadWithSnapshots(spec, o.Options, map[string]any{bpf.OnCPUVarIncludeIdle: o.Idle}, counted)
+	slower, oneIn := o.Rules.Rates(o.Rate.Frequency)
+	base, err := source.LoadWithSnapshots(spec, o.Options, map[string]any{
+		bpf.OnCPUVarIncludeIdle: o.Idle,
+		bpf.OnCPUVarRulesSlower: slower,
+		bpf.OnCPUVarRulesOneIn:  oneIn,
+	}, counted)
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +130,13 @@ func (s *Source) FollowCPUs(online []int) error { return s.events.Follow(online)
 
 // Reduce implements [source.Reducible]. Samples keep the weights that they were taken with.
 func (s *Source) Reduce(by uint64) error {
-	if err := s.events.SetRate(s.options.Rate.Reduced(by)); err != nil {
+	rate := s.options.Rate.Reduced(by)
+	if err := s.events.SetRate(rate); err != nil {
 		return err
+	}
+	_, oneIn := s.options.Rules.Rates(rate.Frequency)
+	if err := s.Variables[bpf.OnCPUVarRulesOneIn].Set(oneIn); err != nil {
+		return fmt.Errorf("change the rates of rules: %w", err)
 	}
 	runs, periods, idle, err := s.counters()
 	if err != nil {

@@ -350,6 +350,8 @@ type Stats struct {
 	// Excluded is the number of samples that rules left out, and ExcludedPeriods the sum of their
 	// periods.
 	Excluded, ExcludedPeriods uint64
+	// Thinned is the number of samples that rules with lower rates left to others.
+	Thinned uint64
 }
 
 // Stats reads the kernel side's counters.
@@ -363,6 +365,7 @@ func (p *Probe) Stats() (Stats, error) {
 	for stat, to := range map[bpf.Stat]*uint64{
 		bpf.StatSamples:  &st.Samples,
 		bpf.StatExcluded: &st.Excluded, bpf.StatExcludedTime: &st.ExcludedPeriods,
+		bpf.StatThinned:    &st.Thinned,
 		bpf.StatLost:       lost,
 		bpf.StatRetry:      &st.Losses[profile.LossRetries],
 		bpf.StatEvent:      &st.Losses[profile.LossOverflows],

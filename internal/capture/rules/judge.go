@@ -134,6 +134,7 @@ func (j *Judge) Variables() map[string]any {
 	return map[string]any{
 		bpf.VarRulesInclude:      uint64(r.include()),
 		bpf.VarRulesExclude:      uint64(r.exclude()),
+		bpf.VarRulesSlow:         uint64(r.slow()),
 		bpf.VarRulesTestUser:     r.tests(kindUser),
 		bpf.VarRulesTestGroup:    r.tests(kindGroup),
 		bpf.VarRulesTestProgram:  r.tests(kindProgram),
@@ -143,6 +144,15 @@ func (j *Judge) Variables() map[string]any {
 		bpf.VarRulesMinAge:       uint64(r.MinAge),
 		bpf.VarRulesGroupByImage: j.byImage,
 	}
+}
+
+// Rates returns the variables of samples for a rate in Hz, 0 if it is not known: the rules that lower
+// it, and the numbers of samples of which one is taken.
+func (j *Judge) Rates(rate uint64) (slower [maxSlower]uint64, each [maxSlower]uint32) {
+	if j == nil {
+		return slower, each
+	}
+	return j.rules.slower(), j.rules.oneIn(rate)
 }
 
 // Begin tells the kernel side about the processes that run now. Otherwise, it would take samples of

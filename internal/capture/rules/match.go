@@ -5,18 +5,47 @@ import (
 	"slices"
 	"strings"
 
+	"fulgur/internal/bpf"
 	"fulgur/internal/containers"
 )
 
 // set is a set of rules: bit i is rule i of [Rules.all].
 type set uint64
 
-// all returns the rules that include, and then those that exclude.
-func (r Rules) all() []Rule { return slices.Concat(r.Include, r.Exclude) }
+// all returns the rules that include, then those that exclude, then those with rates.
+func (r Rules) all() []Rule {
+	all := slices.Concat(r.Include, r.Exclude)
+	for _, s := range r.Slower {
+		all = append(all, s.Rule)
+	}
+	return all
+}
 
 // include and exclude return the rules that include, and those that exclude.
 func (r Rules) include() set { return 1<<len(r.Include) - 1 }
 func (r Rules) exclude() set { return (1<<len(r.Exclude) - 1) << len(r.Include) }
+
+// slow returns the rules with rates.
+func (r Rules) slow() set { return (1<<len(r.Slower) - 1) << (len(r.Include) + len(r.Exclude)) }
+
+// slower returns each of the rules with rates.
+func (r Rules) slower() (each [maxSlower]uint64) {
+	for i := range r.Slower {
+		each[i] = 1 << (len(r.Include) + len(r.Exclude) + i)
+	}
+	return each
+}
+
+// oneIn has, for each rule with a rate, the number of samples of which one is taken.
+type oneIn = [bpf.OnCPURuleLimitRULES_SLOWER]uint32
+
+// oneIn returns the divisors of a rate of samples in Hz, 0 if it is not known.
+func (r Rules) oneIn(rate uint64) (each oneIn) {
+	for i, s := range r.Slower {
+		each[i] = uint32(max((rate+s.Rate/2)/s.Rate, 1))
+	}
+	return each
+}
 
 // leaves reports whether a process is left out that matches these rules, and no others.
 func (r Rules) leaves(matched set) bool {

@@ -21,20 +21,35 @@ type Rules struct {
 	// Include and Exclude select the processes that match any rule of Include, or all if there is
 	// none, but none that match a rule of Exclude.
 	Include, Exclude []Rule
+	// Slower lowers the rate of samples for the processes that a rule matches, the first that does.
+	Slower []Slower
 	// MinAge leaves out processes until they are this old.
 	MinAge time.Duration
 }
 
-// Any reports whether there is anything to select by.
-func (r Rules) Any() bool { return len(r.Include)+len(r.Exclude) > 0 || r.MinAge > 0 }
+// Slower is a rule with a lower rate.
+type Slower struct {
+	Rule
+	// Rate is in samples per second and CPU.
+	Rate uint64
+}
 
-// maxRules is the number of rules that the kernel side has room for.
-const maxRules = 64
+// Any reports whether there is anything to select by.
+func (r Rules) Any() bool { return len(r.all()) > 0 || r.MinAge > 0 }
+
+// The numbers of rules that the kernel side has room for, in all and with rates.
+const (
+	maxRules  = 64
+	maxSlower = len(oneIn{})
+)
 
 // Check returns an error if there are too many rules.
 func (r Rules) Check() error {
-	if n := len(r.Include) + len(r.Exclude); n > maxRules {
+	if n := len(r.all()); n > maxRules {
 		return fmt.Errorf("%d rules: %d are possible; patterns can stand for several names, as in pod=web-*", n, maxRules)
+	}
+	if n := len(r.Slower); n > maxSlower {
+		return fmt.Errorf("%d rules with rates: %d are possible", n, maxSlower)
 	}
 	return nil
 }
@@ -96,6 +111,17 @@ func Parse(text string) (Rule, error) {
 		r.terms = append(r.terms, t)
 	}
 	return r, nil
+}
+
+// ParseSlower parses a rule with a rate in Hz before it, as in "5:namespace=batch".
+func ParseSlower(text string) (s Slower, err error) {
+	rate, rule, ok := strings.Cut(text, ":")
+	s.Rate, err = strconv.ParseUint(strings.TrimSpace(rate), 10, 32)
+	if !ok || err != nil || s.Rate == 0 {
+		return s, fmt.Errorf("%s is not a rate with a rule: give samples per second, as in 5:namespace=batch", strconv.Quote(text))
+	}
+	s.Rule, err = Parse(rule)
+	return s, err
 }
 
 // splitTerms splits the text of a rule at its commas, except for those after a backslash.

@@ -196,6 +196,48 @@ func TestLeaves(t *testing.T) {
 	}
 }
 
+// Rules with rates come after those that include and exclude.
+func TestSlowerRules(t *testing.T) {
+	var r Rules
+	for _, text := range []string{"5:user=1", " 19 : program=/a:b"} {
+		s, err := ParseSlower(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Slower = append(r.Slower, s)
+	}
+	if r.leaves(0) || !r.Any() || r.Check() != nil {
+		t.Error("rules with rates exclude processes")
+	}
+	user, err := Parse("user=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Include, r.Exclude = []Rule{user}, []Rule{user}
+	if each := r.slower(); each[0] != 1<<2 || each[1] != 1<<3 || each[2] != 0 || r.slow() != 0b1100 {
+		t.Errorf("got %b, %b", each, r.slow())
+	}
+	if got := r.ofProgram("/a:b"); got != 0b1111 {
+		t.Errorf("got the rules %b", got)
+	}
+	for rate, want := range map[uint64][2]uint32{0: {1, 1}, 5: {1, 1}, 19: {4, 1}, 99: {20, 5}} {
+		if got := r.oneIn(rate); [2]uint32(got[:2]) != want || got[2] != 0 {
+			t.Errorf("%d Hz: got one in %d, want %d", rate, got, want)
+		}
+	}
+	for _, text := range []string{"", "5", "namespace=a", "0:user=1", "-1:user=1", "x:user=1", "5:", "5:nothing=1"} {
+		if _, err := ParseSlower(text); err == nil {
+			t.Errorf("%q: got no error", text)
+		}
+	}
+	for range maxSlower {
+		r.Slower = append(r.Slower, r.Slower[0])
+	}
+	if err := r.Check(); err == nil {
+		t.Error("too many rules with rates: got no error")
+	}
+}
+
 // FuzzParse parses any text. What it accepts has terms that match without a crash, and an equal text.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"unit=nginx", `label:a/b=c\,d,user=0`, "cgroup=/**/x,pod=a/*", "program=**/?", "=,=", `a=\`} {
