@@ -28,8 +28,8 @@ func TestAgentRules(t *testing.T) {
 		{nil, "", "[]", "[]", 0},
 		{[]string{"--include", "unit=nginx"}, "include: unit=nginx\n", "[unit=nginx]", "[]", 0},
 		{
-			[]string{"--include", "namespace=shop,pod=a-*", "--include=user=0", "--exclude", `label:a=b\,c`, "--min-age", "2"},
-			"include:\n- namespace=shop,pod=a-*\n- user=0\nexclude: ['label:a=b\\,c']\nmin-age: 2\n",
+			[]string{"--include", "namespace=shop,pod=a-*", "--include=user=0", "--exclude", `label:a=b\,c`, "--min-age", "2", "--rate", "5:user=1"},
+			"include:\n- namespace=shop,pod=a-*\n- user=0\nexclude: ['label:a=b\\,c']\nmin-age: 2\nrate: 5:user=1\n",
 			"[namespace=shop,pod=a-* user=0]", `[label:a=b\,c]`, 2 * time.Second,
 		},
 	} {
@@ -38,12 +38,15 @@ func TestAgentRules(t *testing.T) {
 		}
 		for _, args := range [][]string{c.args, {"--config", file}} {
 			r, err := load(args...)
+			if c.age > 0 && (len(r.Slower) != 1 || r.Slower[0].Rate != 5 || r.Slower[0].String() != "user=1") {
+				t.Errorf("%q with %q: got the rates %v", args, c.file, r.Slower)
+			}
 			if err != nil || fmt.Sprint(r.Include) != c.included || fmt.Sprint(r.Exclude) != c.excluded || r.MinAge != c.age {
 				t.Errorf("%q with %q: got %+v, error %v", args, c.file, r, err)
 			}
 		}
 	}
-	for text, want := range map[string]string{"include: nginx\n": "--include", "exclude: [unit=a, nmespace=b]\n": "label:KEY", "include: 'user=0,unit='\n": "followed by nothing"} {
+	for text, want := range map[string]string{"include: nginx\n": "--include", "exclude: [unit=a, nmespace=b]\n": "label:KEY", "include: 'user=0,unit='\n": "followed by nothing", "rate: user=0\n": "5:namespace=batch"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
