@@ -138,8 +138,10 @@ func TestLoadRules(t *testing.T) {
 		}
 	})
 	for name, load := range map[string]func(probe.Options) (loaded, error){
-		"oncpu":  func(o probe.Options) (loaded, error) { return oncpu.Load(oncpu.Options{Options: o}) },
-		"offcpu": func(o probe.Options) (loaded, error) { return offcpu.Load(o, offcpu.Config{PendingEntries: 1, States: offcpu.AllStates}) },
+		"oncpu": func(o probe.Options) (loaded, error) { return oncpu.Load(oncpu.Options{Options: o}) },
+		"offcpu": func(o probe.Options) (loaded, error) {
+			return offcpu.Load(o, offcpu.Config{PendingEntries: 1, States: offcpu.AllStates})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testLoadSource(t, func(o probe.Options) (loaded, error) {

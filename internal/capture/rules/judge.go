@@ -289,7 +289,7 @@ func (j *Judge) Poll() {
 		if !member.Ready() {
 			continue
 		}
-		if place := member.Place(); !place.Doubtful {
+		if place := member.Place(); !place.Doubtful || !j.rules.testContainers() {
 			delete(j.groups, key)
 			j.tell(bpf.RulesMapRulesGroups, key, j.rules.ofGroup(place))
 		}

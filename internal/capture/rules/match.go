@@ -83,10 +83,22 @@ func (r Rules) matching(k kind, matches func(term) bool) (matched set) {
 }
 
 // tests reports whether any rule has a term of a kind.
-func (r Rules) tests(k kind) bool {
-	return slices.ContainsFunc(r.all(), func(rule Rule) bool {
-		return slices.ContainsFunc(rule.terms, func(t term) bool { return t.kind() == k })
+func (r Rules) tests(k kind) bool { return r.any(func(t term) bool { return t.kind() == k }) }
+
+// testContainers reports whether any rule depends on the container of a process.
+func (r Rules) testContainers() bool {
+	return r.any(func(t term) bool {
+		switch t.property {
+		case propertyContainer, propertyLabel, propertyNamespace, propertyPod:
+			return true
+		}
+		return false
 	})
+}
+
+// any reports whether f returns true for a term of any rule.
+func (r Rules) any(f func(term) bool) bool {
+	return slices.ContainsFunc(r.all(), func(rule Rule) bool { return slices.ContainsFunc(rule.terms, f) })
 }
 
 // unknown returns the rules that match whatever the property of a kind is.

@@ -163,7 +163,8 @@ func parseTerm(text string) (t term, err error) {
 	if slashes := len(pattern) - len(strings.TrimRight(pattern, `\`)); slashes%2 == 1 {
 		return t, fmt.Errorf("%s ends in a backslash, which takes the character after it literally", strconv.Quote(text))
 	}
-	return t, t.complete()
+	err = t.complete()
+	return t, err
 }
 
 // complete checks the pattern of a term, and makes short forms long.

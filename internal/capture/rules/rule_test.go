@@ -85,7 +85,7 @@ func TestParse(t *testing.T) {
 		`label:org.example/team=a/b\,c`:      true,
 		"label:org.example/team=a*":          true,
 		"namespace=shop,label:app=api":       true,
-		" namespace = shop , pod=api-1 ":     true,
+		"namespace = shop , pod=api-1":       true,
 		"namespace=shop,label:app=web":       false,
 	} {
 		r, err := Parse(text)
