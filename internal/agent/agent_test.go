@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fulgur/internal/capture/rules"
 	"fulgur/internal/export/delivery"
 	"fulgur/internal/export/otlpclient"
 	"fulgur/internal/export/otlptest"
@@ -46,7 +47,7 @@ func TestMetrics(t *testing.T) {
 	p := encodetest.Typical()
 	p.Losses = profile.Losses{profile.LossSamples: 3, profile.LossTruncatedUser: 2}
 	for range 2 {
-		if err := a.add(t.Context(), session.Window{Profile: p}); err != nil {
+		if err := a.add(t.Context(), session.Window{Profile: p, Excluded: session.Excluded{Samples: 5, CPU: 250 * time.Millisecond, Thinned: 7}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,6 +60,7 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("fulgur_samples_taken_total %d", total+6), fmt.Sprintf("fulgur_samples_acknowledged_total %d", total),
 		`fulgur_samples_lost_total{cause="unrecorded"} 6`, `fulgur_losses_total{cause="truncated_user"} 4`, "fulgur_windows_total 2",
+		"fulgur_samples_excluded_total 10", "fulgur_excluded_cpu_seconds_total 0.5", "fulgur_samples_thinned_total 14",
 		"fulgur_sampling_frequency_hertz 19", "fulgur_names_omitted 0",
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
@@ -163,6 +165,18 @@ func TestSameMeasure(t *testing.T) {
 	other.Frequency = 49
 	if !sameMeasure(o, same) || sameMeasure(o, other) {
 		t.Errorf("got %v and %v, want true and false", sameMeasure(o, same), sameMeasure(o, other))
+	}
+	ruled := func(text string) session.RecordOptions {
+		r, err := rules.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		with := o
+		with.Rules.Exclude = []rules.Rule{r}
+		return with
+	}
+	if !sameMeasure(ruled("unit=a"), ruled("unit=a")) || sameMeasure(ruled("unit=a"), ruled("unit=b")) || sameMeasure(ruled("unit=a"), o) {
+		t.Error("configurations with other rules measure the same, or those with the same rules do not")
 	}
 }
 

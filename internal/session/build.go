@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"fulgur/internal/capture/naming"
-	"fulgur/internal/capture/rules"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/containers"
@@ -38,9 +37,9 @@ type openProcess struct {
 }
 
 // buildProfile makes a profile with names from traces and counts. lost are the
-// counts without a trace. judge leaves out processes that rules exclude; buildProfile also
-// returns their samples. recorded, if not nil, adds its stacks to the profile.
-func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]stacks.Values, names *naming.Names, meta profile.Meta, losses profile.Losses, judge *rules.Judge, recorded *recorder) (_ *profile.Profile, excluded Excluded) {
+// counts without a trace. leaves reports whether rules leave out a process, given those that may match
+// it and its owner; buildProfile also returns the samples of such processes. recorded, if not nil, adds its stacks to the profile.
+func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]stacks.Values, names *naming.Names, meta profile.Meta, losses profile.Losses, leaves func(may uint64, owner *containers.Membership) bool, recorded *recorder) (_ *profile.Profile, excluded Excluded) {
 	values := what.Values(store)
 	all := make([]int64, len(values))
 	// The result of sums is valid until the next call.
@@ -65,13 +64,13 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		}
 		return b.Owner(m.Owner())
 	})
-	leaves := cached(func(p openProcess) bool { return judge.Leaves(p.rules, p.owner) })
+	leavesOpen := cached(func(p openProcess) bool { return leaves(p.rules, p.owner) })
 	cpuTime := slices.IndexFunc(values, func(v source.Value) bool { return v.IsCPUTime() })
 	labels := cached(func(l *stacks.Labels) profile.LabelsID { return b.Labels(l.List()) })
 	unnamed := map[stacks.FrameID]bool{}
 	for counted, value := range store.Samples {
 		trace := store.Traces[counted.Trace]
-		if trace.Open && leaves(openProcess{trace.Rules, trace.Owner}) {
+		if trace.Open && leavesOpen(openProcess{trace.Rules, trace.Owner}) {
 			all := sums(counted.Source, counted.Detail, value)
 			excluded.Samples += uint64(all[0])
 			if cpuTime >= 0 {

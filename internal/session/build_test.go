@@ -2,12 +2,16 @@ package session
 
 import (
 	"context"
+	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/oncpu"
@@ -15,6 +19,7 @@ import (
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/containers"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
@@ -125,6 +130,30 @@ func TestBuildProfile(t *testing.T) {
 		if s.CPU != -1 {
 			t.Errorf("got CPU %d in a profile without CPUs, want -1", s.CPU)
 		}
+	}
+}
+
+// Samples of processes that rules exclude are not in the profile, nor among its losses. Rules decide about
+// those that the kernel side left open.
+func TestExcluded(t *testing.T) {
+	store := stacks.NewStore(stackstest.Layout{})
+	store.Judge = func(m bpf.RuleMatch, _ int, _ uint64, _ *containers.Membership) uint64 { return m.Rules &^ 4 }
+	for id, may := range []uint64{0, 1, 2, 6} {
+		record := stackstest.Trace{ID: uint64(id), PID: 7, Comm: fmt.Sprint("open ", may), Kernel: []uint64{0xffff10}, KernelEnd: stackstest.Cut}.Record(t)
+		binary.NativeEndian.PutUint64(record[unsafe.Offsetof(bpf.StackRecord{}.Match)+unsafe.Offsetof(bpf.RuleMatch{}.Rules):], may)
+		if err := store.Add(record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store.Count(map[stacks.Key]stacks.Values{{ID: 0}: {1, 10}, {ID: 1}: {2, 20}, {ID: 2}: {4, 40}, {ID: 3}: {8, 80}})
+	asked := 0
+	leaves := func(may uint64, _ *containers.Membership) bool { asked++; return may == 2 }
+	p, excluded := buildProfile(clock(t), store, nil, naming.Given(store, debugfiletest.NewFinder(t), nil), profile.Meta{}, profile.Losses{}, leaves, nil)
+	if p.Total(0) != 3 || p.Total(1) != 30 || p.Losses[profile.LossTruncatedKernel] != 3 {
+		t.Errorf("got %d samples of %d ns, %d of them truncated, want 3 of 30", p.Total(0), p.Total(1), p.Losses[profile.LossTruncatedKernel])
+	}
+	if want := (Excluded{Samples: 12, CPU: 120}); excluded != want || asked != 2 {
+		t.Errorf("got %+v excluded, want %+v, by %d questions, want 2", excluded, want, asked)
 	}
 }
 

@@ -291,7 +291,7 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 		stripped = make(chan profile.StrippedFiles, 1)
 		go func() { stripped <- w.written.missing.Stripped(w.run.finder) }()
 	}
-	p, excluded := buildProfile(w.run.subject, c.store, c.lost, c.names, c.meta, c.losses, w.run.judge, w.run.recorder)
+	p, excluded := buildProfile(w.run.subject, c.store, c.lost, c.names, c.meta, c.losses, w.run.judge.Leaves, w.run.recorder)
 	if stripped != nil {
 		p.Meta.Stripped = <-stripped
 	}

@@ -36,8 +36,12 @@ func TestPrepareBusy(t *testing.T) {
 		})
 		return c.Process.Pid
 	}
-	busy, idle := start("sh", "-c", "while :; do :; done"), start(testenv.Tool(t, "sleep"), "infinity")
+	const busyLoop = "while :; do :; done"
+	busy, idle := start("sh", "-c", busyLoop), start(testenv.Tool(t, "sleep"), "infinity")
+	left := start("sh", "-c", busyLoop) // by rules
+	u.Leaves = func(pid int) bool { return pid == left }
 	testenv.AwaitCPUTime(t, busy, 20*time.Millisecond) // it has started
+	testenv.AwaitCPUTime(t, left, 20*time.Millisecond)
 	if err := u.Prepare(table, nil, false); err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +50,7 @@ func TestPrepareBusy(t *testing.T) {
 	}
 	before := u.cpuTime[idle]
 	testenv.AwaitCPUTime(t, busy, 100*time.Millisecond) // several ticks
+	testenv.AwaitCPUTime(t, left, 100*time.Millisecond)
 	if err := u.Prepare(table, nil, false); err != nil {
 		t.Fatal(err)
 	}
@@ -55,5 +60,13 @@ func TestPrepareBusy(t *testing.T) {
 	// It may still be starting.
 	if used := u.cpuTime[idle] > before; u.loader.Known(idle) != used {
 		t.Errorf("the idle process has tables: %v, want %v", !used, used)
+	}
+	u.backlog.asked(left, 1)
+	u.layOut(table)
+	if u.loader.Known(left) {
+		t.Error("a process that rules leave out has tables")
+	}
+	if _, asked := u.backlog.wanted[left]; !asked {
+		t.Error("a process that rules leave out is not examined again")
 	}
 }
