@@ -13,7 +13,6 @@ import (
 
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile/encode/encodetest"
-	"fulgur/internal/profile/output"
 )
 
 // filesIn returns the names of the files in dir.
