@@ -165,7 +165,7 @@ func (j *Judge) Begin() error {
 	if err != nil {
 		return err
 	}
-	now, paths := monotonic.Now(), map[bpf.RulesRuleTask]string{}
+	now, paths, tried := monotonic.Now(), map[bpf.RulesRuleTask]string{}, map[uint64]bool{}
 	for _, task := range before {
 		if j.rules.tests(kindGroup) {
 			key := task.Cgroup
@@ -174,8 +174,10 @@ func (j *Judge) Begin() error {
 			}
 			j.ask(key, j.owners.Of(int(task.Tgid), task.Image, task.Cgroup, now))
 		}
-		if j.rules.tests(kindProgram) {
-			paths[task], _ = procfs.Executable(int(task.Tgid)) // otherwise it has exited
+		if j.rules.tests(kindProgram) && !tried[task.Program] {
+			path, err := procfs.Executable(int(task.Tgid))
+			tried[task.Program] = err == nil // otherwise it has exited
+			paths[task] = path
 		}
 	}
 	for _, member := range j.groups {
