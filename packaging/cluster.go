@@ -27,7 +27,7 @@ func semanticVersion(version string) string {
 
 // chart returns the files of the chart for helm, of a version of fulgur.
 func chart(root, version string) (list []entry, err error) {
-	dir := os.DirFS(filepath.Join(root, "packaging/kubernetes/chart"))
+	dir := os.DirFS(filepath.Join(root, "packaging", "kubernetes", "chart"))
 	err = fs.WalkDir(dir, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

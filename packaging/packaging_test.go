@@ -73,7 +73,7 @@ func TestWriteChart(t *testing.T) {
 		t.Errorf("got %s, %v, want the version twice", text, err)
 	}
 	for _, name := range []string{"values.yaml", "templates/fulgur-agent.yaml"} {
-		same(t, filepath.Join("kubernetes/chart", name), filepath.Join(dir, "fulgur-agent", name))
+		same(t, "kubernetes/chart/"+name, filepath.Join(dir, "fulgur-agent", name))
 	}
 }
 

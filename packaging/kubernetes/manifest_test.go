@@ -66,8 +66,8 @@ func TestChart(t *testing.T) {
 		t.Errorf("-update rewrites the manifest (-want +got):\n%s", d)
 	}
 	for _, file := range []string{"chart/Chart.yaml", "chart/values.yaml"} {
-		var any map[string]any
-		if err := yaml.UnmarshalStrict(read(t, file), &any); err != nil {
+		var fields map[string]any
+		if err := yaml.UnmarshalStrict(read(t, file), &fields); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
