@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +18,7 @@ import (
 )
 
 // sshHosts sets up OpenSSH's client so that it reaches the hosts web1 and web2: a server that it starts for
-// each connection, without a port. fulgur's files on the hosts are in the folder tmp. The client knows the
+// each connection, without a port, and beyond the reach of a terminal's Ctrl-C. fulgur's files on the hosts are in the folder tmp. The client knows the
 // key of web1 and web2, but not that of "unknown".
 func sshHosts(t *testing.T) (tmp string) {
 	t.Helper()
@@ -40,7 +41,7 @@ func sshHosts(t *testing.T) (tmp string) {
 	}
 	for name, text := range map[string]string{
 		"sshd_config": fmt.Sprintf("HostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nPermitRootLogin yes\nUsePAM no\nSetEnv TMPDIR=%s\n", in("host"), in("user.pub"), tmp),
-		"config": fmt.Sprintf("Host *\n BatchMode yes\n IdentityFile %s\n UserKnownHostsFile %s\n GlobalKnownHostsFile none\n ProxyCommand %s -i -f %s\n",
+		"config": fmt.Sprintf("Host *\n BatchMode yes\n IdentityFile %s\n UserKnownHostsFile %s\n GlobalKnownHostsFile none\n ProxyCommand setsid %s -i -f %s\n",
 			in("user"), in("known"), server, in("sshd_config")),
 		"known": "web1,web2 " + string(public),
 	} {
@@ -136,11 +137,16 @@ func TestRemoteInterrupt(t *testing.T) {
 	tmp := sshHosts(t)
 	out := filepath.Join(t.TempDir(), "out.pb.gz")
 	cmd := command(t, "--on", "ssh://web1", "profile", "-p", strconv.Itoa(os.Getpid()), "-o", out)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	awaitMeasuring(t, tmp, cmd)
-	if r := interrupt(t, cmd); r.code != 0 {
+	// The terminal sends it to ssh, too.
+	if err := unix.Kill(-cmd.Process.Pid, unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if r := finish(t, cmd); r.code != 0 {
 		t.Errorf("got exit code %d: %s", r.code, r.stderr)
 	}
 	if st, err := os.Stat(out); err != nil || st.Size() == 0 {
