@@ -178,7 +178,7 @@ func (p Pod) start(ctx context.Context, s *setup, namespace, name string, manife
 		return nil, fmt.Errorf("fulgur's pod does not start (%s): can the node pull the image %s?", plain.Terminal(strings.Join(strings.Fields(string(reason)), ", ")), plain.Terminal(p.cluster.Image))
 	}
 	// Not attach: what the first process of a container writes also goes to the logs of the node.
-	l, err := startLink(ctx, p.arguments("exec", name, "--namespace="+namespace, "--container="+podContainer, "--stdin", "--quiet",
+	l, err := startLink(ctx, p.arguments("exec", name, "--namespace="+namespace, "--container="+podContainer, "--stdin",
 		"--", "/usr/bin/fulgur", Subcommand, "--attend="+idleFile), s)
 	if err != nil {
 		return nil, err
