@@ -339,7 +339,7 @@ func TestWithoutCapabilities(t *testing.T) {
 	t.Run("kernel time", func(t *testing.T) {
 		r := run(nil, "profile", "-F", "997", "-f", "--", testenv.Tool(t, "dd"), "if=/dev/zero", "of=/dev/null", "bs=1M", "count=2000")
 		profile(t, r)
-		said := regexp.MustCompile(`user code only: (\S+) s of (\S+) s of CPU time was in the kernel, and not sampled`).FindStringSubmatch(r.stderr)
+		said := regexp.MustCompile(`user code only; (\S+) s of (\S+) s of CPU time, in the kernel, was not sampled`).FindStringSubmatch(r.stderr)
 		if said == nil {
 			t.Fatalf("does not say how much of the time was in the kernel: %s", r.stderr)
 		}
