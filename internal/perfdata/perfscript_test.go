@@ -53,7 +53,6 @@ func (n tally) total() (sum int64) {
 
 // The text of a recording, whatever its fields, has the samples that the recording has.
 func TestTextAgainstData(t *testing.T) {
-	testenv.Root(t)
 	perf := testenv.Tool(t, "perf")
 	work := "ls -R /etc >/dev/null; ls -R /etc >/dev/null"
 	for name, args := range map[string][]string{
@@ -169,7 +168,6 @@ func TestTextOfBranches(t *testing.T) {
 
 // Registers, bytes, addresses and sizes of pages on the line of a sample are no part of its only frame.
 func TestTextOfFields(t *testing.T) {
-	testenv.Root(t)
 	perf := testenv.Tool(t, "perf")
 	data := perfRecord(t, "-e", "cpu-clock", "-F", "999", "-d", "--user-regs=ip,sp", "--intr-regs=ax,bx", "--code-page-size", "--data-page-size", "--phys-data", "--", "ls", "-R", "/usr/lib")
 	stacks := func(fields string) map[string]int64 {
