@@ -280,7 +280,9 @@ func (r *run) measure() {
 	} else {
 		o.Progress = r.options.Progress
 	}
-	if r.err = r.link.sendValue(order, o); r.err == nil {
+	if err := r.link.sendValue(order, o); err != nil {
+		r.err = r.link.fail(err)
+	} else {
 		r.err = r.take(ctx)
 	}
 	r.err = errors.Join(r.err, r.abort())
