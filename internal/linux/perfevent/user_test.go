@@ -208,7 +208,7 @@ func TestSampleOwnCommand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const work = `i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done`
+		const work = `i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done`
 		cmd := exec.Command("/bin/sh", "-c", `read line; exec /bin/sh -c '(`+work+`) & wait'`)
 		in, err := cmd.StdinPipe()
 		if err != nil {
@@ -220,7 +220,7 @@ func TestSampleOwnCommand(t *testing.T) {
 		pid := cmd.Process.Pid
 		defer func() { _ = cmd.Process.Kill() }()
 		a := userAttr
-		a.Inherit, a.EnableOnExec, a.Period, a.UserStack = true, true, 5e6, 512 // so rarely that the rings hold all samples
+		a.Inherit, a.EnableOnExec, a.Period, a.UserStack = true, true, 1e7, 512 // so rarely that the rings hold all samples
 		var events []*Event
 		var rings []*Ring
 		for _, cpu := range cpus {
