@@ -25,10 +25,10 @@ type agentCommand struct {
 	MinBlock  micros    `short:"m" name:"min-block-time" default:"10000" placeholder:"US" group:"how" help:"With --offcpu, count only waits of at least this many microseconds. Default: 10000."`
 	walkFlags
 
-	Include []rule   `sep:"none" placeholder:"RULE" group:"what" help:"Measure only processes that RULE matches, such as unit=nginx.service, namespace=shop or program=/usr/bin/postgres. A RULE tests cgroup, container, label:KEY, namespace, pod, program, unit or user; with several, joined by commas, all must match. Give the flag again for other processes."`
-	Exclude []rule   `sep:"none" placeholder:"RULE" group:"what" help:"Do not measure processes that RULE matches, even if they are included."`
-	Rate    []slower `sep:"none" placeholder:"HZ:RULE" group:"what" help:"Take HZ samples per second of the processes that RULE matches, below the rate of -F. Of several, the first that matches counts."`
-	MinAge  seconds  `name:"min-age" default:"0" placeholder:"TIME" group:"what" help:"Do not measure processes until they are this old."`
+	Include []rules.Rule   `sep:"none" placeholder:"RULE" group:"what" help:"Measure only processes that RULE matches, such as unit=nginx.service, namespace=shop or program=/usr/bin/postgres. A RULE tests cgroup, container, label:KEY, namespace, pod, program, unit or user; with several, joined by commas, all must match. Give the flag again for other processes."`
+	Exclude []rules.Rule   `sep:"none" placeholder:"RULE" group:"what" help:"Do not measure processes that RULE matches, even if they are included."`
+	Rate    []rules.Slower `sep:"none" placeholder:"HZ:RULE" group:"what" help:"Take HZ samples per second of the processes that RULE matches, below the rate of -F. Of several, the first that matches counts."`
+	MinAge  seconds        `name:"min-age" default:"0" placeholder:"TIME" group:"what" help:"Do not measure processes until they are this old."`
 
 	Endpoint string `placeholder:"URL" group:"server" help:"Send to this OpenTelemetry back end. Default: OTEL_EXPORTER_OTLP_ENDPOINT, or the Collector on this machine: http://127.0.0.1:4318."`
 	Protocol string `placeholder:"NAME" group:"server" help:"Send by http/protobuf or grpc. Default: OTEL_EXPORTER_OTLP_PROTOCOL, or http/protobuf."`
@@ -141,7 +141,7 @@ func (c *agentCommand) options(env environment) (o agent.Options, err error) {
 	common.Interruptible = nil // the agent handles signals itself
 	common.Every, common.Owners = time.Duration(c.Interval), true
 	common.Target.Scope = target.System
-	common.Rules = rules.Rules{Include: plainRules(c.Include), Exclude: plainRules(c.Exclude), Slower: plainRates(c.Rate), MinAge: time.Duration(c.MinAge)}
+	common.Rules = rules.Rules{Include: c.Include, Exclude: c.Exclude, Slower: c.Rate, MinAge: time.Duration(c.MinAge)}
 	if m := c.MaxMemory.value; m > 0 && c.UnwindMemory == nil {
 		common.UnwindMemory = int64(m) / unwindShare
 	}

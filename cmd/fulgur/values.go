@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"fulgur/internal/capture/rules"
 	"fulgur/internal/linux/perfevent"
 )
 
@@ -183,40 +182,6 @@ func (c *cpus) UnmarshalText(text []byte) error {
 	}
 	*c = unique(append(*c, list...))
 	return nil
-}
-
-// rule selects processes.
-type rule struct{ rules.Rule }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (r *rule) UnmarshalText(text []byte) (err error) {
-	r.Rule, err = rules.Parse(string(text))
-	return err
-}
-
-// plainRules returns the rules themselves.
-func plainRules(all []rule) (list []rules.Rule) {
-	for _, r := range all {
-		list = append(list, r.Rule)
-	}
-	return list
-}
-
-// slower is a rule with a lower rate.
-type slower struct{ rules.Slower }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (s *slower) UnmarshalText(text []byte) (err error) {
-	s.Slower, err = rules.ParseSlower(string(text))
-	return err
-}
-
-// plainRates returns the rules themselves.
-func plainRates(all []slower) (list []rules.Slower) {
-	for _, s := range all {
-		list = append(list, s.Slower)
-	}
-	return list
 }
 
 // ids is a list of process or thread IDs, such as "17,42", or the lines that pgrep(1)

@@ -63,6 +63,18 @@ type Rule struct {
 // String returns the text of the rule.
 func (r Rule) String() string { return r.text }
 
+// UnmarshalText implements [encoding.TextUnmarshaler] by [Parse].
+func (r *Rule) UnmarshalText(text []byte) (err error) {
+	*r, err = Parse(string(text))
+	return err
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler] by [ParseSlower].
+func (s *Slower) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseSlower(string(text))
+	return err
+}
+
 // term tests a property of processes.
 type term struct {
 	property property
