@@ -13,6 +13,7 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/offline"
 	"fulgur/internal/profile/output"
+	"fulgur/internal/profile/report"
 	"fulgur/internal/ui/clidoc"
 )
 
@@ -69,6 +70,7 @@ func completions(words []string) (string, error) {
 	err = clidoc.Complete(&text, parser.Model, words, clidoc.Sources{
 		clidoc.CommandName: commandNames, "event": eventNames, "process": processIDs,
 		"format": oneOf(output.Names()), "conversion": oneOf(conversionFormats()), "comparison": oneOf(offline.ComparisonFormats()),
+		"question": oneOf(report.QuestionNames()),
 	})
 	return text.String(), err
 }

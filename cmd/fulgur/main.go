@@ -146,7 +146,7 @@ func main() {
 	// Do this first, so that even the command line is parsed with the user's own
 	// privileges.
 	if err := capability.Withhold(); err != nil {
-		os.Exit(report(os.Stderr, os.Args[1:], exitFailed, err))
+		os.Exit(reportError(os.Stderr, os.Args[1:], exitFailed, err))
 	}
 	args := os.Args[1:]
 	if filepath.Base(os.Args[0]) == kubectlName {
@@ -173,7 +173,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		args = []string{"version"}
 	case len(args) == 0:
 		_, err := parse([]string{"--help"}, stderr, stderr)
-		return report(stderr, args, exitUsage, err)
+		return reportError(stderr, args, exitUsage, err)
 	}
 	elsewhere, args, err := splitRemote(args)
 	var selected command
@@ -197,7 +197,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	if err == nil {
 		code, err = runLogged(ctx, selected, environment{args: args, stdout: stdout, stderr: stderr})
 	}
-	return report(stderr, args, code, err)
+	return reportError(stderr, args, code, err)
 }
 
 // runLogged runs a command, with a debug log if its flags ask for one.
@@ -400,9 +400,9 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-// report prints err, if not nil, which resulted from args. It returns the exit code:
+// reportError prints err, if not nil, which resulted from args. It returns the exit code:
 // code, unless the kind of error determines it.
-func report(stderr io.Writer, args []string, code int, err error) int {
+func reportError(stderr io.Writer, args []string, code int, err error) int {
 	if err == nil {
 		return code
 	}

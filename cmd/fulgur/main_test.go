@@ -626,7 +626,7 @@ func TestReport(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			if got := report(&stderr, words("profile 10"), test.code, test.err); got != test.want {
+			if got := reportError(&stderr, words("profile 10"), test.code, test.err); got != test.want {
 				t.Errorf("got exit code %d, want %d", got, test.want)
 			}
 			if got := stderr.String(); got != test.says {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/profile/report"
 )
@@ -20,8 +22,11 @@ type ReportOptions struct {
 	Symfs string
 	// Value is the type of the value to report on; empty means the profile's default.
 	Value string
-	// Functions is the number of functions to list.
+	// Functions is the number of functions to list, or of the rows of an answer.
 	Functions int
+	// Question is the name of a question to answer instead, see [report.Questions], or "". Function is
+	// the function that it is about, see [report.Ask].
+	Question, Function string
 	// Format is "text", "md" or "json".
 	Format string
 	// Output is the file to write; "-" or empty means Stdout.
@@ -40,6 +45,10 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 	if err := checkSymfs(o.Symfs); err != nil {
 		return 2, err
 	}
+	question, err := o.question()
+	if err != nil {
+		return 2, err
+	}
 	warn := warnOn(o.Stderr, o.Quiet)
 	p, err := readProfile(ctx, o.Input, o.Symfs, warn)
 	if err != nil {
@@ -52,12 +61,16 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 	if o.Value == "" {
 		warnEvents(p, value, warn)
 	}
+	text, err := o.text(p, value, question)
+	if err != nil {
+		return 1, err
+	}
 	out, err := output.Create(ctx, o.Output, o.Stdout)
 	if err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	if err := output.Until(ctx, out, func(w io.Writer) error { return o.write(w, report.New(p, value, o.Functions)) }); err != nil {
+	if err := output.Until(ctx, out, func(w io.Writer) error { return o.write(w, text) }); err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	if err := out.Commit(); err != nil {
@@ -66,23 +79,55 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 	return 0, nil
 }
 
-// write writes a report in the chosen format.
-func (o *ReportOptions) write(w io.Writer, r *report.Report) error {
+// question returns the question to answer; its name is empty if there is none.
+func (o *ReportOptions) question() (report.Question, error) {
+	if o.Question == "" {
+		return report.Question{}, nil
+	}
+	q, ok := report.FindQuestion(o.Question)
+	switch {
+	case !ok:
+		return q, usage.Errorf("no question %q; there are %s", o.Question, strings.Join(report.QuestionNames(), ", "))
+	case q.OfFunction && o.Function == "":
+		return q, usage.Errorf("%s of which function? Give its name, or a regular expression", q.Name)
+	case !q.OfFunction && !q.OfAny && o.Function != "":
+		return q, usage.Errorf("%s is not about a function: leave out %q", q.Name, o.Function)
+	}
+	return q, nil
+}
+
+// document is a report or an answer.
+type document interface {
+	WriteText(io.Writer) error
+	WriteMarkdown(io.Writer) error
+	WriteJSON(io.Writer) error
+}
+
+// text returns the report, or the answer to a question.
+func (o *ReportOptions) text(p *profile.Profile, value int, q report.Question) (document, error) {
+	if q.Name == "" {
+		return report.New(p, value, o.Functions), nil
+	}
+	return report.Ask(p, q, value, o.Functions, o.Function)
+}
+
+// write writes a document in the chosen format.
+func (o *ReportOptions) write(w io.Writer, d document) error {
 	switch {
 	case o.Format == "md":
-		return r.WriteMarkdown(w)
+		return d.WriteMarkdown(w)
 	case o.Format == "json":
-		return r.WriteJSON(w)
-	case output.IsStdout(o.Output) && o.Columns > 0:
-		return wrapped(w, r, o.Columns)
+		return d.WriteJSON(w)
+	case output.IsStdout(o.Output) && o.Columns > 0 && o.Question == "":
+		return wrapped(w, d, o.Columns)
 	}
-	return r.WriteText(w)
+	return d.WriteText(w)
 }
 
 // wrapped writes a report to a terminal with the given number of columns.
-func wrapped(w io.Writer, r *report.Report, columns int) error {
+func wrapped(w io.Writer, d document, columns int) error {
 	var text strings.Builder
-	if err := r.WriteText(&text); err != nil {
+	if err := d.WriteText(&text); err != nil {
 		return err
 	}
 	_, err := io.WriteString(w, plain.Wrap(text.String(), columns))

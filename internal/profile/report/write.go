@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -14,11 +13,7 @@ import (
 const shownFrames = 8
 
 // WriteJSON writes r as JSON.
-func (r *Report) WriteJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
-}
+func (r *Report) WriteJSON(w io.Writer) error { return writeJSON(w, r) }
 
 // WriteText writes r for a terminal.
 func (r *Report) WriteText(w io.Writer) error {
@@ -106,11 +101,7 @@ func (r *Report) write(w io.Writer, l layout) error {
 		b.WriteString(l.heading("Paths"))
 	}
 	for _, p := range visible(r.Paths, func(p Path) float64 { return p.Share }) {
-		frames, more := p.Frames, ""
-		if n := len(frames); n > shownFrames {
-			frames, more = frames[n-shownFrames:], "… → "
-		}
-		b.WriteString(l.item(percent(p.Share) + " " + begin + more + strings.Join(frames, " → ") + end))
+		b.WriteString(l.item(percent(p.Share) + " " + begin + chain(p.Frames) + end))
 	}
 	if len(r.Losses) > 0 {
 		b.WriteString(l.heading("Losses"))
@@ -126,6 +117,14 @@ func (r *Report) write(w io.Writer, l layout) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// chain returns the innermost frames of a stack as text.
+func chain(frames []string) string {
+	if n := len(frames); n > shownFrames {
+		return "… → " + strings.Join(frames[n-shownFrames:], " → ")
+	}
+	return strings.Join(frames, " → ")
 }
 
 // visible returns the beginning of a list, largest shares first, without the rows that would show

@@ -28,11 +28,11 @@ const (
 	rankOwn                   // of a program
 )
 
-// innermost returns the rows of p, hottest first. The self value of a row is the sum of the
-// stacks in which it is the innermost function of a program: neither of the kernel, nor of
-// the C library or a runtime below it, nor a note. Stacks without such a function count for
-// the innermost one in user space, or else in the kernel, if possible outside the scheduler.
-func innermost(p *profile.Profile, value int) []row {
+// Innermost returns for each stack of p the innermost function of a program: neither of the kernel,
+// nor of the C library or a runtime below it, nor a note. For stacks without such a function, it is the
+// innermost one in user space, or else in the kernel, if possible outside the scheduler. It is 0 if there
+// is no function.
+func Innermost(p *profile.Profile) []profile.FrameID {
 	ranks := make([]rank, len(p.Frames))
 	for id := 1; id < len(p.Frames); id++ {
 		ranks[id] = rankOf(p, profile.FrameID(id))
@@ -45,7 +45,13 @@ func innermost(p *profile.Profile, value int) []row {
 			own[id] = s.Frame
 		}
 	}
-	rows := tally(p, value, own)
+	return own
+}
+
+// innermost returns the rows of p, hottest first. The self value of a row is the sum of the
+// stacks in which it is the innermost function of a program.
+func innermost(p *profile.Profile, value int) []row {
+	rows := tally(p, value, Innermost(p))
 	return sorted(rows, len(rows))
 }
 

@@ -1,0 +1,162 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"fulgur/internal/profile/encode/describe"
+)
+
+// column is a column of an answer.
+type column struct {
+	heading string
+	isName  bool // untrusted text, otherwise a number
+	text    func(*Row) string
+}
+
+// The columns of answers.
+var (
+	selfColumn     = column{"self", false, func(r *Row) string { return percent(r.SelfShare) }}
+	totalColumn    = column{"total", false, func(r *Row) string { return percent(r.Share) }}
+	partColumn     = column{"of function", false, func(r *Row) string { return percent(r.Part) }}
+	processColumn  = column{"pid", false, func(r *Row) string { return number(r.Process) }}
+	threadColumn   = column{"tid", false, func(r *Row) string { return number(r.Thread) }}
+	addressColumn  = column{"address", false, func(r *Row) string { return r.Address }}
+	functionColumn = column{"function", true, func(r *Row) string { return r.Function }}
+	moduleColumn   = column{"module", true, func(r *Row) string { return r.Module }}
+	taskColumn     = column{"name", true, func(r *Row) string { return r.Task }}
+	reasonColumn   = column{"reason", true, func(r *Row) string { return r.Reason }}
+	pathColumn     = column{"stack", true, func(r *Row) string { return chain(r.Frames) }}
+	lineColumn     = column{"line", true, func(r *Row) string {
+		if r.File == "" || r.Line == 0 {
+			return r.File
+		}
+		return fmt.Sprintf("%s:%d", r.File, r.Line)
+	}}
+)
+
+// number returns n, or "-" if it is unknown.
+func number(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+// WriteJSON writes a as JSON.
+func (a *Answer) WriteJSON(w io.Writer) error { return writeJSON(w, a) }
+
+// WriteText writes a for a terminal.
+func (a *Answer) WriteText(w io.Writer) error {
+	columns := a.question.columns
+	cells := make([][]string, 0, len(a.Rows)+1)
+	for i := range len(a.Rows) + 1 {
+		cells = append(cells, nil)
+		for _, c := range columns {
+			text := c.heading
+			if i > 0 {
+				text = c.text(&a.Rows[i-1])
+			}
+			cells[i] = append(cells[i], text)
+		}
+	}
+	widths := make([]int, len(columns))
+	for _, row := range cells {
+		for i, cell := range row {
+			widths[i] = min(max(widths[i], utf8.RuneCountInString(cell)), maxCell)
+		}
+	}
+	var b strings.Builder
+	b.WriteString(strip(a.head()) + "\n\n")
+	for _, row := range cells {
+		line := ""
+		for i, cell := range row {
+			padding := strings.Repeat(" ", max(widths[i]-utf8.RuneCountInString(cell), 0))
+			if columns[i].isName {
+				line += "  " + cell + padding
+			} else {
+				line += "  " + padding + cell
+			}
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	b.WriteString(a.rest())
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// maxCell is the width to which columns are aligned, in characters. Longer names move the rest of their row.
+const maxCell = 60
+
+// WriteMarkdown writes a as Markdown. Names are code, as in [Report.WriteMarkdown].
+func (a *Answer) WriteMarkdown(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString(code(a.head()) + "\n\n|")
+	for _, c := range a.question.columns {
+		b.WriteString(" " + c.heading + " |")
+	}
+	b.WriteString("\n|")
+	for _, c := range a.question.columns {
+		if c.isName {
+			b.WriteString("---|")
+		} else {
+			b.WriteString("---:|")
+		}
+	}
+	b.WriteString("\n")
+	for i := range a.Rows {
+		b.WriteString("|")
+		for _, c := range a.question.columns {
+			cell := c.text(&a.Rows[i])
+			if c.isName && cell != "" {
+				cell = span(cell, true)
+			}
+			b.WriteString(" " + cell + " |")
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString(a.rest())
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// head says what the rows are, with marked names.
+func (a *Answer) head() string {
+	text := a.question.Title
+	if a.question.OfAny && len(a.Functions) > 0 {
+		text += " with"
+	}
+	for i, f := range a.Functions[:min(len(a.Functions), maxSuggestions)] {
+		separator := ", "
+		if i == 0 {
+			separator = " "
+		}
+		text += separator + begin + f.Function + end
+		if f.Module != "" {
+			text += " of " + begin + f.Module + end
+		}
+		text += " (" + percent(f.Share) + ")"
+	}
+	if more := len(a.Functions) + a.MoreFunctions - maxSuggestions; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text + ", by " + begin + a.Value + end + ", " + describe.Quantity(a.Total, a.Unit) + " in all:"
+}
+
+// rest says how many rows were left out.
+func (a *Answer) rest() string {
+	if a.More == 0 {
+		return ""
+	}
+	return "\n" + plural(uint64(a.More), "and 1 more\n", "and # more\n")
+}
+
+// writeJSON writes v as JSON for scripts and people.
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
