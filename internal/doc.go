@@ -23,6 +23,7 @@
 //	offline    profiles in files: read, named, compared, converted
 //	agent      continuous profiling for a back end
 //	remote     runs on other machines and pods, by the user's own ssh and kubectl
+//	assistant  measurements and questions by the Model Context Protocol
 //
 // Other areas and commands import only the package branches itself, not the packages in its folder.
 //

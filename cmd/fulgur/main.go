@@ -67,6 +67,7 @@ var subcommands = []subcommand{
 	{"diff", filesGroup, "Compare two profiles.", with[diffCommand]},
 	{"report", filesGroup, "Describe a profile in sentences: the hottest code, waits and losses.", with[reportCommand]},
 	{"merge", filesGroup, "Merge BOLT profiles.", with[mergeCommand]},
+	{"mcp", filesGroup, "Let an AI assistant measure, and ask about profiles (Model Context Protocol).", with[mcpCommand]},
 
 	{"doctor", ownGroup, "Check what works on this machine, and how to fix the rest.", with[doctorCommand]},
 	{"completion", ownGroup, "Print a completion script for a shell.", with[completionCommand]},
