@@ -43,11 +43,16 @@ func VM(t testing.TB) {
 	}
 }
 
-// EveryKernel marks a test that the rig runs on all of its kernels in make test-vm:
-// programs have to load on each, and measurements have to be correct. Other tests run on
-// one kernel there, and on all in make test-long. The test function itself must call it,
-// because the rig searches the source for the call.
+// EveryKernel marks a test that make test-vm runs under all kernels of the rig: programs have to load on
+// each, and measurements have to be correct. make test-long also runs all other tests there. The test
+// function, or a function of its package that it calls, must call EveryKernel, because the rig searches the
+// source for the call.
 func EveryKernel(testing.TB) {}
+
+// OneKernel marks a test that make test-vm runs under one kernel of the rig, because other machines may lack
+// what it needs, such as kprobes, or because its subject differs between kernels. A call of VM, Breakpoints
+// or pmu.Load marks a test as well.
+func OneKernel(testing.TB) {}
 
 // AnyKernel skips the test in the rig's VMs: it tests only user space, which is the same
 // on every kernel, and emulated VMs are slow.
@@ -58,8 +63,8 @@ func AnyKernel(t testing.TB) {
 	}
 }
 
-// SlowInVM skips the test in the rig's VMs, except in make test-long: other tests of the same
-// programs and kernel interfaces run there, and emulation is 20 times slower.
+// SlowInVM skips a part of a marked test in make test-vm: other tests of the same programs and kernel
+// interfaces run there, and emulation is 20 times slower.
 func SlowInVM(t testing.TB) {
 	t.Helper()
 	if BriefInVM() {

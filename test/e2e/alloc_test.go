@@ -157,7 +157,6 @@ func TestAllocCommand(t *testing.T) {
 // Samples are independent, and weighted so that the expected sums equal the program's. The
 // bounds follow from the distribution of the sums.
 func TestAllocSampling(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	const rate, small = 1000, 300
 	pid, ask := serve(t, buildAlloc(t))
@@ -239,7 +238,6 @@ func allocate() {
 
 // Every allocation of a Go program counts once, also when the stack grows in the allocator.
 func TestAllocGo(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	t.Setenv("E2E_WORKLOAD", "allocate")
 	t.Setenv("GOGC", "off") // the start of a collection allocates, too
@@ -259,7 +257,6 @@ func TestAllocGo(t *testing.T) {
 
 // The code of a target is restored when fulgur ends, even by SIGKILL.
 func TestAllocRestoresCode(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	pid, ask := serve(t, buildAlloc(t))
 	clean := ask("b")

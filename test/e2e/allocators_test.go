@@ -81,7 +81,6 @@ func TestAllocProbes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "live" {
-				testenv.SlowInVM(t) // the others are like it
 			}
 			program := sampler
 			if test.replaced {
@@ -131,7 +130,6 @@ func TestAllocProbes(t *testing.T) {
 		}
 	})
 	t.Run("without probes", func(t *testing.T) {
-		testenv.SlowInVM(t)
 		byFunctions(t, sampler, "", "--no-probes")
 	})
 }

@@ -226,6 +226,7 @@ func TestReducedCapabilities(t *testing.T) {
 // If a command exits before its first stack is processed, its files still have names:
 // each of its page faults is in a file.
 func TestBriefCommand(t *testing.T) {
+	testenv.OneKernel(t)
 	testenv.Root(t)
 	r := fulgur(t, "profile", "-e", "page-faults", "-c", "1", "-f", "--", testenv.Tool(t, "true"))
 	if r.code != 0 {

@@ -55,7 +55,6 @@ func TestThreadContext(t *testing.T) {
 				testenv.Long(t)
 			}
 			if test.library != nil {
-				testenv.SlowInVM(t) // the C library keeps the variables, not the kernel
 			}
 			program := testenv.Compile(t, "context", "gcc", append([]string{"-O2", "testdata/context.c"}, test.program...)...)
 			cmd := exec.Command(program, seconds)
@@ -77,7 +76,6 @@ func TestThreadContext(t *testing.T) {
 // musl's TLS descriptors and vector of modules differ from glibc's.
 func TestThreadContextMusl(t *testing.T) {
 	parallel(t)
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	if runtime.GOARCH != "amd64" {
 		testenv.Unsupported(t, "the compiler's arguments are for amd64")

@@ -69,7 +69,6 @@ func total(stacks map[string]int) (sum int) {
 // different moments.
 func TestStacksAsPerf(t *testing.T) {
 	parallel(t)
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	perf := testenv.Tool(t, "perf")
 	program := compile(t, "paths.c", "paths", "-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls")

@@ -40,7 +40,6 @@ func forgedProgram(t *testing.T, mode, program string) (samples []streamed, summ
 // Endless frames are truncated at the limit of frames.
 func TestForgedCycle(t *testing.T) {
 	parallel(t)
-	testenv.SlowInVM(t)
 	samples, _ := forged(t, "forged.c", "cycle")
 	seen := 0
 	for _, s := range samples {
@@ -145,7 +144,6 @@ func TestForgedStates(t *testing.T) {
 // summary names such versions.
 func TestForgedRuntime(t *testing.T) {
 	parallel(t)
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	for name, test := range map[string]struct {
 		mode    string
@@ -177,7 +175,6 @@ func TestForgedRuntime(t *testing.T) {
 // all samples: see ring_allows in bpf/ring.h.
 func TestForgedCodes(t *testing.T) {
 	parallel(t)
-	testenv.SlowInVM(t)
 	const (
 		window = 1 << 27 * time.Nanosecond
 		// The record of code with a table of lines of 16 KB is larger than that table.

@@ -78,7 +78,6 @@ func TestCountGoArguments(t *testing.T) {
 	} {
 		t.Run(test.function+" "+test.value, func(t *testing.T) {
 			if test.slow {
-				testenv.SlowInVM(t)
 			}
 			out := filepath.Join(t.TempDir(), "out.folded")
 			r := fulgur(t, "count", "--unwind", "fp", "-o", out, "-e", "uprobe:"+program+":fulgur/test/e2e."+test.function, test.flag, test.value, "--", program)
@@ -140,7 +139,6 @@ func TestGoCaller(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "count" {
-				testenv.SlowInVM(t)
 			}
 			pid, ask := serve(t, program)
 			out := filepath.Join(t.TempDir(), "out.folded")

@@ -76,6 +76,7 @@ func (i images) check(t *testing.T, argv ...string) {
 // A process that repeatedly executes another program, with different names at the same
 // addresses, never has names of the previous program.
 func TestExecNeverMixesStacks(t *testing.T) {
+	testenv.OneKernel(t)
 	testenv.Root(t)
 	for _, names := range [][2]string{{"alpha", "beta"}, {"same", "same"}} {
 		t.Run(strings.Join(names[:], " and "), func(t *testing.T) {

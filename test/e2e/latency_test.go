@@ -94,7 +94,7 @@ func testLatency(t *testing.T, tests []latencyTest) {
 	latency := compile(t, "latency.c", "latency", "-pthread")
 	for _, test := range tests {
 		t.Run(strings.Join(test.flags[1:], " "), func(t *testing.T) {
-			if strings.HasPrefix(test.flags[1], "k") && !hasKprobes() {
+			if strings.HasPrefix(test.flags[1], "k") && !hasKprobes(t) {
 				testenv.Unsupported(t, "the kernel has no kprobes")
 			}
 			if test.long {
@@ -234,7 +234,7 @@ func TestLatencyMatches(t *testing.T) {
 func TestLatencyMatchesOfUsers(t *testing.T) {
 	testenv.Root(t)
 	needCookies(t)
-	if !hasKprobes() {
+	if !hasKprobes(t) {
 		testenv.Unsupported(t, "the kernel has no kprobes")
 	}
 	events := compile(t, "events.c", "events")

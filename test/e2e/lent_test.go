@@ -375,7 +375,6 @@ func TestLentRecordingShown(t *testing.T) {
 // directory that the user cannot enter, and of a JIT with a map that only its own user
 // can read.
 func TestLentMeasures(t *testing.T) {
-	testenv.SlowInVM(t)
 	l := lend(t)
 	hidden := duplicate(t, os.Args[0], l.forbidden)
 	if err := os.Chmod(hidden, 0o700); err != nil {

@@ -70,6 +70,7 @@ func measureContention(t *testing.T, args ...string) (own map[string]int, r resu
 // The waker of a wait is the thread that releases the lock, and the owner of a lock of the kernel
 // the thread that holds it.
 func TestLocksWakers(t *testing.T) {
+	testenv.OneKernel(t)
 	testenv.Root(t)
 	out := filepath.Join(t.TempDir(), "out.folded")
 	own, r := measureContention(t, "locks", "--waker-stacks", "--owners", "-o", out)
@@ -97,7 +98,6 @@ func TestLocksWakers(t *testing.T) {
 
 // A recording has each wait as a marker on the thread that waits.
 func TestRecordLocks(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	out := filepath.Join(t.TempDir(), "out.json.gz")
 	own, r := measureContention(t, "record", "--locks", "--no-cpu", "--no-blockio", "--no-faults", "-o", out)

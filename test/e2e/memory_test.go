@@ -76,7 +76,6 @@ var withoutNeed = map[doctor.Command]string{
 // TestMemoryNeeds runs the commands with the memory that fulgur says they need.
 func TestMemoryNeeds(t *testing.T) {
 	testenv.Root(t)
-	testenv.SlowInVM(t)
 	target := exec.Command(testenv.Tool(t, "sleep"), "1000")
 	if err := target.Start(); err != nil {
 		t.Fatal(err)

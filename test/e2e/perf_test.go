@@ -72,7 +72,6 @@ func sampleWithBoth(t *testing.T, frequency int, argv ...string) (ours, theirs l
 // For a program that divides its time in known shares, fulgur's counts match perf's,
 // and the program's CPU time.
 func TestCountsAsPerf(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	testenv.Tool(t, "perf")
 	const frequency = 999

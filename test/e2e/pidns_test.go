@@ -44,7 +44,6 @@ func descendant(t *testing.T, parent int, comm string) (pid int) {
 // In a PID namespace, its processes and those of descendant namespaces are measured. Of all others,
 // only the CPU time is counted, in one stack.
 func TestPIDNamespace(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	load(t, "20s") // outside, e2e.test
 	dir := t.TempDir()

@@ -50,6 +50,7 @@ func hitsOf(t *testing.T, p *firefoxtest.Profile) map[string][]hit {
 // Each hit of an event is a marker with its stack and fields, as often as the program counts
 // it.
 func TestRecordEvents(t *testing.T) {
+	testenv.OneKernel(t)
 	testenv.Root(t)
 	events := compile(t, "events.c", "events")
 	out := filepath.Join(t.TempDir(), "out.json.gz")
@@ -176,7 +177,7 @@ func TestCompleteEvents(t *testing.T) {
 // source.
 func TestRecordKprobes(t *testing.T) {
 	testenv.Root(t)
-	if !hasKprobes() {
+	if !hasKprobes(t) {
 		testenv.Unsupported(t, "the kernel has no kprobes")
 	}
 	events := compile(t, "events.c", "events")

@@ -12,7 +12,6 @@ import (
 // Stacks have the time of recursive calls once, even if processes have ended in calls of the
 // function, or calls were left without a return.
 func TestLatencyRecursion(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	program := compile(t, "recursion.c", "recursion")
 	const pending = 1024

@@ -132,6 +132,7 @@ var twoCapabilities = []uintptr{unix.CAP_BPF, unix.CAP_PERFMON}
 // With only CAP_BPF and CAP_PERFMON, fulgur profiles the user's own processes as for
 // root, and reports the limits for other processes.
 func TestTwoCapabilities(t *testing.T) {
+	testenv.OneKernel(t)
 	run, workload := unprivileged(t)
 	r := run(twoCapabilities, "profile", "-F", "997", "-f", "--", workload)
 	if r.code != 0 {
@@ -156,7 +157,6 @@ func TestTwoCapabilities(t *testing.T) {
 // functions are named; functions in files that cannot be opened are not, which is
 // reported.
 func TestTwoCapabilitiesOtherUser(t *testing.T) {
-	testenv.SlowInVM(t)
 	_, sample, _ := unprivilegedRuns(t)
 	closed := t.TempDir()
 	if err := os.Chmod(closed, 0o700); err != nil {
@@ -229,7 +229,6 @@ func shellWork() string {
 
 // Each command works with the two capabilities, and reports its limits.
 func TestTwoCapabilitiesCommands(t *testing.T) {
-	testenv.SlowInVM(t)
 	run, _ := unprivileged(t)
 	shell := testenv.Tool(t, "sh")
 	for _, test := range rightsCommands {
@@ -293,6 +292,7 @@ func TestTooFewCapabilities(t *testing.T) {
 
 // Without any capability, a user profiles the user code of their own commands and processes, with whole stacks.
 func TestWithoutCapabilities(t *testing.T) {
+	testenv.OneKernel(t)
 	run, sample, workload := unprivilegedRuns(t)
 	dir := public(t)
 	profile := func(t *testing.T, r result) map[string]int {
@@ -460,6 +460,7 @@ func TestParanoid(t *testing.T) {
 // If /proc hides other users' processes, a missing process may be hidden. fulgur reports
 // this, with the remedy.
 func TestHidePID(t *testing.T) {
+	testenv.OneKernel(t)
 	unshare := testenv.Tool(t, "unshare")
 	_, workload := unprivileged(t)
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
@@ -583,7 +584,6 @@ func limitLocked(t *testing.T, bytes uint64) {
 
 // Root's report is text, without colors if standard output is not a terminal.
 func TestDoctorText(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	r := fulgur(t, "doctor")
 	if r.code != 0 || r.stderr != "" {

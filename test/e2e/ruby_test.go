@@ -233,7 +233,6 @@ func TestRubyCalls(t *testing.T) {
 // the native stack is truncated, too, its reason is the stack's.
 func TestForgedRuby(t *testing.T) {
 	parallel(t)
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	for mode, want := range map[string]struct {
 		frames int

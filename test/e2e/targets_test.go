@@ -17,7 +17,6 @@ import (
 // Children that exist when a profile begins are sampled, and the profile lasts until all
 // of them have exited.
 func TestProfileExistingChildren(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	// The shell exits at the end of its input, its child by itself.
 	parent := exec.Command(testenv.Tool(t, "sh"), "-c", os.Args[0]+" & read x")
@@ -63,7 +62,6 @@ func TestProfileExistingChildren(t *testing.T) {
 
 // The time in which the kernel tears down a process belongs to the process.
 func TestProfileExit(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	cmd := command(t, "profile", "-F", "4999", "-f", "--", os.Args[0])
 	cmd.Env = append(os.Environ(), "E2E_WORKLOAD=memory")

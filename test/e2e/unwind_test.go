@@ -161,7 +161,6 @@ while (1) { my %h; $h{$_ % 1000} .= $_ for 1 .. 5000; my @k = sort { $h{$a} cmp 
 // In a profile of the whole system, with many kinds of programs built as distributions
 // build them, at least 99 of 100 stacks are complete.
 func TestUnwindSystem(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	programs := mixedLoad(t)
 	var pids []string

@@ -5,9 +5,6 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
 	"os"
 	"os/exec"
@@ -24,6 +21,7 @@ type testPackage struct {
 	dir   string
 	files []string // test files
 	size  int64    // of the test files, in bytes
+	marks marks
 }
 
 // binary returns the path of the package's test binary in the archive.
@@ -132,43 +130,15 @@ func listPackages(ctx context.Context, arch string, patterns []string) ([]testPa
 			}
 			p.size += info.Size()
 		}
+		if p.marks, err = readMarks(p.dir, p.files); err != nil {
+			return nil, err
+		}
 		list = append(list, p)
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("no tests in %s", strings.Join(patterns, " "))
 	}
 	return list, nil
-}
-
-// every returns a pattern of the package's tests that call testenv.EveryKernel, or "".
-func (p testPackage) every() (string, error) {
-	var names []string
-	for _, file := range p.files {
-		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.dir, file), nil, parser.SkipObjectResolution)
-		if err != nil {
-			return "", err
-		}
-		for _, decl := range f.Decls {
-			if fn, ok := decl.(*ast.FuncDecl); ok && strings.HasPrefix(fn.Name.Name, "Test") && callsEveryKernel(fn) {
-				names = append(names, fn.Name.Name)
-			}
-		}
-	}
-	if len(names) == 0 {
-		return "", nil
-	}
-	return "^(" + strings.Join(names, "|") + ")$", nil
-}
-
-func callsEveryKernel(fn *ast.FuncDecl) (calls bool) {
-	ast.Inspect(fn, func(n ast.Node) bool {
-		if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "EveryKernel" {
-			x, ok := s.X.(*ast.Ident)
-			calls = calls || ok && x.Name == "testenv"
-		}
-		return !calls
-	})
-	return calls
 }
 
 // goBuild builds a static binary of a package for the rig's machines.

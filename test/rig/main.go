@@ -28,6 +28,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,7 +52,7 @@ type options struct {
 	env      []string      // NAME=VALUE, of the tests
 	run      string        // -test.run of the tests
 	args     []string      // more arguments of the tests
-	every    []string      // series that run only tests that call testenv.EveryKernel
+	one      string        // series that runs tests marked for one kernel; if empty, each runs all tests
 	get      []string      // globs of files to copy out of the machine
 	cover    bool          // measure test coverage
 	machines int           // number that run side by side
@@ -96,7 +97,7 @@ func parse(args []string) options {
 	fs.StringVar(&opt.dir, "dir", filepath.Join("build", "rig"), "`folder` for binaries and logs")
 	fs.StringVar(&opt.cache, "cache", os.Getenv(cacheVar), "`folder` for downloads, which several rigs may share (default $"+cacheVar+", or downloads in -dir)")
 	fs.StringVar(&opt.run, "run", "", "run only the tests that match `regexp`")
-	every := fs.String("every", "", "kernel `series`, separated by commas, under which only those tests run that are to run under every kernel: they call testenv.EveryKernel")
+	fs.StringVar(&opt.one, "one", "", "run only marked tests: those that call testenv.EveryKernel under each kernel, and under the kernel `series` also those that call testenv.OneKernel, VM, Breakpoints or pmu.Load")
 	list(&opt.args, "arg", "an `argument` for every test binary (repeatable)")
 	list(&opt.get, "get", "copy files that match a `glob` from the machine to -dir/RELEASE, or from a kernel's second machine to -dir/RELEASE-2, when the tests are over (repeatable)")
 	fs.BoolVar(&opt.cover, "cover", false, "write which statements of the module the tests of each package cover to /out/PACKAGE.cover, and copy that file as -get does")
@@ -117,7 +118,7 @@ func parse(args []string) options {
 		fmt.Fprintln(fs.Output(), err)
 		os.Exit(2)
 	}
-	opt.kernels, opt.every = commas(*kernels), commas(*every)
+	opt.kernels = commas(*kernels)
 	if opt.cover {
 		opt.get = append(opt.get, coverFiles)
 	}
@@ -234,6 +235,9 @@ func prepare(ctx context.Context, opt options, notes *notes) ([]*job, string, er
 	packages, err := listPackages(ctx, opt.arch.name, opt.packages)
 	if err != nil {
 		return nil, "", err
+	}
+	if opt.run == "" && opt.one != "" {
+		packages = slices.DeleteFunc(packages, func(p testPackage) bool { return p.marks.pattern(true) == "" })
 	}
 	var jobs []*job
 	for _, k := range kernels {

@@ -30,16 +30,12 @@ func newQueue(packages []testPackage, k kernel, opt options) (*queue, error) {
 	})
 	q := &queue{}
 	for _, p := range packages {
-		argv, err := p.command(k, opt)
-		if err != nil {
-			return nil, err
-		}
-		if argv != nil {
+		if argv := p.command(k, opt); argv != nil {
 			q.left = append(q.left, tests{p.rel, argv})
 		}
 	}
 	if len(q.left) == 0 {
-		return nil, fmt.Errorf("kernel %s: no package has tests that call testenv.EveryKernel", k.name)
+		return nil, fmt.Errorf("kernel %s: no package has tests for it", k.name)
 	}
 	return q, nil
 }
@@ -69,12 +65,11 @@ func (q *queue) packages() []string {
 
 // command returns the command that runs the package's tests under kernel k, or nil if
 // none of them run there.
-func (p testPackage) command(k kernel, opt options) ([]string, error) {
+func (p testPackage) command(k kernel, opt options) []string {
 	pattern := opt.run
-	if pattern == "" && slices.Contains(opt.every, k.name) {
-		var err error
-		if pattern, err = p.every(); err != nil || pattern == "" {
-			return nil, err
+	if pattern == "" && opt.one != "" {
+		if pattern = p.marks.pattern(k.name == opt.one); pattern == "" {
+			return nil
 		}
 	}
 	argv := []string{"/" + p.binary(), "-test.v", fmt.Sprintf("-test.timeout=%v", opt.timeout/2)}
@@ -84,7 +79,7 @@ func (p testPackage) command(k kernel, opt options) ([]string, error) {
 	if opt.cover {
 		argv = append(argv, "-test.coverprofile="+strings.Replace(coverFiles, "*", strings.ReplaceAll(p.rel, "/", "_"), 1))
 	}
-	return append(argv, opt.args...), nil
+	return append(argv, opt.args...)
 }
 
 // coverFiles matches the coverage profiles that tests write in the machine.

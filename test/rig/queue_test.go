@@ -10,19 +10,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// everySource returns the source of tests, some of which call EveryKernel. The call is
-// built from parts, because make looks for it in the source, too.
-func everySource() string {
-	return strings.ReplaceAll(`package p
+// markedSource returns the source of tests, some of which are marked. The calls are built from parts, because
+// make looks for them in the source, too.
+func markedSource() string {
+	return strings.NewReplacer("EVERY", "testenv."+"EveryKernel", "ONE", "pmu."+"Load").Replace(`package p
 
-func TestA(t *testing.T) { MARK(t) }
-func TestB(t *testing.T) { other.Mark(t) }
+func TestA(t *testing.T) { EVERY(t) }
+func TestB(t *testing.T) { other.EveryKernel(t) }
 func TestC(t *testing.T) {
-	MARK(t)
-	t.Run("x", func(t *testing.T) {})
+	ONE(t, pmu.Options{})
+	t.Run("x", func(t *testing.T) { EVERY(t) })
 }
-func helper(t *testing.T) { MARK(t) }
-`, "MARK", "testenv."+"EveryKernel")
+func TestD(t *testing.T) { t.Run("x", helper) }
+func TestE(t *testing.T) { ONE(t) }
+func helper(t *testing.T) { loop(t) }
+func loop(t *testing.T) { helper(t); ONE(t) }
+func (x) TestF(t *testing.T) { EVERY(t) }
+`)
 }
 
 // writePackage writes a package with one test file.
@@ -32,15 +36,18 @@ func writePackage(t *testing.T, rel, source string) testPackage {
 	if err := os.WriteFile(filepath.Join(p.dir, p.files[0]), []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	var err error
+	if p.marks, err = readMarks(p.dir, p.files); err != nil {
+		t.Fatal(err)
+	}
 	return p
 }
 
-// Tests that call EveryKernel run under every kernel, all others only under the kernels
-// that are not in -every.
+// With -one, only marked tests run, and those for one kernel only under that one.
 func TestQueue(t *testing.T) {
 	packages := []testPackage{
 		writePackage(t, "internal/small", "package p\n\nfunc TestA(t *testing.T) {}\n"),
-		writePackage(t, "internal/large", everySource()),
+		writePackage(t, "internal/large", markedSource()),
 	}
 	for _, tc := range []struct {
 		name string
@@ -57,14 +64,21 @@ func TestQueue(t *testing.T) {
 		},
 		{
 			name: "tests for every kernel",
-			opt:  options{every: []string{"6.1"}},
+			opt:  options{one: "5.10"},
 			want: []tests{
 				{"internal/large", []string{"/src/internal/large/large.test", "-test.v", "-test.timeout=0s", "-test.run=^(TestA|TestC)$"}},
 			},
 		},
 		{
+			name: "tests for one kernel, too",
+			opt:  options{one: "6.1"},
+			want: []tests{
+				{"internal/large", []string{"/src/internal/large/large.test", "-test.v", "-test.timeout=0s", "-test.run=^(TestA|TestC|TestD|TestE)$"}},
+			},
+		},
+		{
 			name: "selected tests",
-			opt:  options{every: []string{"6.1"}, run: "a b|c", cover: true},
+			opt:  options{one: "6.1", run: "a b|c", cover: true},
 			want: []tests{
 				{"internal/large", []string{"/src/internal/large/large.test", "-test.v", "-test.timeout=0s", "-test.run=a b|c", "-test.coverprofile=/out/internal_large.cover"}},
 				{"internal/small", []string{"/src/internal/small/small.test", "-test.v", "-test.timeout=0s", "-test.run=a b|c", "-test.coverprofile=/out/internal_small.cover"}},
@@ -81,7 +95,7 @@ func TestQueue(t *testing.T) {
 			}
 		})
 	}
-	if _, err := newQueue(packages[:1], kernel{series: series{name: "6.1"}}, options{every: []string{"6.1"}}); err == nil {
+	if _, err := newQueue(packages[:1], kernel{series: series{name: "6.1"}}, options{one: "6.1"}); err == nil {
 		t.Error("got no error for a kernel without tests")
 	}
 }

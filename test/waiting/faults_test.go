@@ -80,7 +80,6 @@ func TestFaultAfterKernelAccess(t *testing.T) {
 // file. Everything runs on one CPU, since perf may not know yet about a mapping made on
 // another one.
 func TestAgainstPerfTrace(t *testing.T) {
-	testenv.SlowInVM(t)
 	trace := filepath.Join(t.TempDir(), "trace")
 	perf := []string{testenv.Tool(t, "perf"), "trace", "-F", "all", "--no-syscalls", "-m", "2M", "-o", trace, "--", testenv.Tool(t, "taskset"), "-c", "0"}
 	m := measureUnder(t, "touch", perf, "faults", "--offsets")

@@ -80,7 +80,6 @@ func TestSleeps(t *testing.T) {
 // The time until the measurement begins, in which a command is held before its first
 // instruction, does not count as a wait.
 func TestNoWaitBeforeStart(t *testing.T) {
-	testenv.SlowInVM(t)
 	for _, command := range [][]string{{"offcpu"}, {"profile", "--wall"}, {"record"}} {
 		m := measure(t, "sleeps", command...)
 		off := m.index(t, "off-cpu")
@@ -95,7 +94,6 @@ func TestNoWaitBeforeStart(t *testing.T) {
 
 // Waits that are too short, too long or in another state do not count.
 func TestFilters(t *testing.T) {
-	testenv.SlowInVM(t)
 	for _, flags := range [][]string{{"-m", "60000000"}, {"-M", "10000"}, {"--state", "D"}, {"-k"}} {
 		m := measure(t, "sleeps", append([]string{"offcpu"}, flags...)...)
 		if got := m.sum(t, "waits", "sleeper", "[sleep]"); got != 0 {
@@ -121,7 +119,6 @@ func TestConvoy(t *testing.T) {
 
 // The time off the CPU of two threads that take turns is the rest of their time on it.
 func TestPingPong(t *testing.T) {
-	testenv.SlowInVM(t)
 	const turns = "fulgur/test/waiting.turns"
 	m := measure(t, "pingpong", "offcpu")
 	// The scheduler decides a moment before the tracepoint reports it.

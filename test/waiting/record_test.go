@@ -154,7 +154,6 @@ func TestRecordedFaults(t *testing.T) {
 	for _, command := range []string{"record", "faults"} {
 		t.Run(command, func(t *testing.T) {
 			if command != "record" {
-				testenv.SlowInVM(t)
 			}
 			r := record(t, "touch", command)
 			var mapped, major int64
@@ -183,7 +182,6 @@ func TestRecordedFaults(t *testing.T) {
 
 // A recording that the kernel adds up has the same values.
 func TestRecordedSums(t *testing.T) {
-	testenv.SlowInVM(t)
 	m := measure(t, "sleeps", "record")
 	m.check(t, "off-cpu", "sleeper", m.truth.Slept, "[sleep]")
 	for _, value := range []string{"samples", "cpu", "faults"} {
@@ -215,7 +213,6 @@ func total(t *testing.T, k firefoxtest.Table, name string) (sum float64) {
 
 // An interrupted recording is complete.
 func TestInterruptedRecording(t *testing.T) {
-	testenv.SlowInVM(t)
 	out := filepath.Join(t.TempDir(), "out.json.gz")
 	cmd := testenv.Command(t, program(t), "record", "-o", out, "--", os.Args[0])
 	cmd.Env = environment(t, "asleep")

@@ -19,6 +19,7 @@ import (
 // kernel's own account of it, in /proc/PID/schedstat. The measurement contains the time
 // between two readings, and lies between two others.
 func TestRunQueue(t *testing.T) {
+	testenv.OneKernel(t)
 	testenv.Root(t)
 	var pids []int
 	for range 2 {

@@ -238,6 +238,7 @@ func TestWays(t *testing.T) {
 // fulgur sees each of many children that only sleep, with its time, or reports missed
 // waits.
 func TestForkStorm(t *testing.T) {
+	testenv.OneKernel(t)
 	const child = "fulgur/test/waiting.child"
 	m := measure(t, "storm", "offcpu", "--per-thread")
 	seen := map[int64]bool{}

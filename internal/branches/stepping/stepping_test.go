@@ -109,7 +109,6 @@ var kills = flag.Int("kills", 10, "how often to kill the stepper's parent")
 
 // TestKilled kills the stepper's parent at random moments. The target must survive.
 func TestKilled(t *testing.T) {
-	testenv.SlowInVM(t)
 	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
 	for i := range *kills {
 		stderr := &bytes.Buffer{}
@@ -190,7 +189,6 @@ func stateOf(t *testing.T, pid int) byte {
 // must not change. The amount of stepping depends on the load of the machine, so the test
 // repeats until all kinds of bursts have occurred.
 func TestSameOutput(t *testing.T) {
-	testenv.SlowInVM(t)
 	bin := compile(t, "busy")
 	want, wantCode := runBusy(t, bin, nil)
 	var records, signal, sensitive, threads bool
@@ -291,7 +289,6 @@ func TestConfined(t *testing.T) {
 
 // A program that blocks or ignores SIGTRAP still does so after stepping.
 func TestTraps(t *testing.T) {
-	testenv.SlowInVM(t)
 	cmd := launch(t, compile(t, "traps"))
 	pid := cmd.Process.Pid
 	s := start(t, Options{MaxOverhead: 10}, pid)

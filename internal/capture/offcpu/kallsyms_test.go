@@ -16,6 +16,7 @@ import (
 // Without kernel addresses, the programs do not reference the kernel's unwind tables, and
 // the verifier accepts them.
 func TestWithoutORC(t *testing.T) {
+	testenv.OneKernel(t)
 	spec, err := bpf.LoadOffCPU()
 	if err != nil {
 		t.Fatal(err)

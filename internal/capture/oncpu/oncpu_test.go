@@ -169,7 +169,6 @@ func (h *harness) counted() (all, known uint64) {
 // Each sample is counted once or counted as lost, while the maps flip as fast as
 // possible.
 func TestFlipCountsOnce(t *testing.T) {
-	testenv.SlowInVM(t)
 	for _, test := range []struct {
 		name    string
 		options Options

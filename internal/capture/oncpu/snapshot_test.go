@@ -46,6 +46,7 @@ func (s *switches) snapshots(t *testing.T, labels uint64) (all []stacks.Snapshot
 // Without unwind tables for a process, the kernel side sends snapshots of its stacks.
 // Once the tables are loaded, a walk over a snapshot finds the same frames.
 func TestSnapshots(t *testing.T) {
+	testenv.OneKernel(t)
 	testenv.Root(t)
 	for _, p := range unwindtest.Selected(false) {
 		t.Run(p.Name, func(t *testing.T) {
@@ -119,7 +120,6 @@ func TestSnapshots(t *testing.T) {
 // Without a layout, a snapshot is walked by frame pointers, and the stack's end says so. Labels of
 // a process that has ended remain: like it, this one has no entry among the processes with labels.
 func TestSnapshotWithoutLayout(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	pid := unwindtest.Start(t, unwindtest.FramePointers.Command(t))
 	s := sampleSwitches(t, pid, bpf.UnwindByBoth, true)
@@ -182,7 +182,6 @@ func TestSnapshotWithoutLayout(t *testing.T) {
 // Until user space has answered a request for new mappings, the kernel side sends snapshots of
 // stacks that end at the address. After that, it soon gives up, as at addresses without code.
 func TestSnapshotsUntilAnswered(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	pid := unwindtest.Start(t, unwindtest.FramePointers.Command(t))
 	s := sampleSwitches(t, pid, bpf.UnwindByBoth, true)

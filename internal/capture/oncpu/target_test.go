@@ -30,6 +30,7 @@ func (h *harness) await(t *testing.T, want string, met func([]int) bool) {
 // Children enter the target set and leave it when they exit, so it does not fill up. The
 // target itself also leaves it.
 func TestTargetSet(t *testing.T) {
+	testenv.OneKernel(t)
 	testenv.Root(t)
 	testenv.Tool(t, "true")
 	pid := load(t, "children")

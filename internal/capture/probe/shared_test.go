@@ -13,7 +13,6 @@ import (
 // All program families can be loaded with the same unwind tables, and none counts the
 // tables' memory as its own.
 func TestSharedTables(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.Root(t)
 	tables, err := unwindmap.New(unwindmap.Options{Few: true})
 	if err != nil {

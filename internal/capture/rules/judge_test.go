@@ -566,7 +566,6 @@ func TestMinAge(t *testing.T) {
 
 // In a PID namespace, rules work as outside.
 func TestRulesInPIDNamespace(t *testing.T) {
-	testenv.SlowInVM(t)
 	testenv.InPIDNamespace(t, "^(TestRules|TestEnds|TestWaits|TestMinAge|TestSlower)$")
 }
 

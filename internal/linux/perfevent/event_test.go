@@ -83,6 +83,7 @@ func TestSysctls(t *testing.T) {
 // TestSideband compares a child's records with its actions, and their times with the
 // clock.
 func TestSideband(t *testing.T) {
+	testenv.OneKernel(t)
 	runtime.LockOSThread() // the event follows this thread's children
 	defer runtime.UnlockOSThread()
 	cpus, err := OnlineCPUs()

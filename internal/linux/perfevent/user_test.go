@@ -202,7 +202,6 @@ func checkSample(t *testing.T, s Sample, pid, tid int) (spinning bool) {
 
 // Events on each CPU are inherited, and begin when a command is executed.
 func TestSampleOwnCommand(t *testing.T) {
-	testenv.SlowInVM(t) // the rings hold the samples of some CPU time
 	testenv.UserPerfEvents(t)
 	testenv.AsNobody(t, func(t *testing.T) {
 		cpus, err := OnlineCPUs()

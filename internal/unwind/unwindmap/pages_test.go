@@ -11,7 +11,6 @@ import (
 // Tables that are placed and freed at random keep their contents, no matter how many pages
 // are attached.
 func TestPages(t *testing.T) {
-	testenv.SlowInVM(t)
 	for name, pagesAttached := range map[string]int64{"plenty": 64, "few": 3} {
 		t.Run(name, func(t *testing.T) {
 			k := newFakeKernel(config{})
