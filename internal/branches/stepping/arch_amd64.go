@@ -4,6 +4,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/linux/tracing"
 )
 
 // The machine's instructions.
@@ -17,9 +19,6 @@ const losesSteps = false
 const (
 	userCode64 = 0x33   // __USER_CS: the code segment of 64-bit code
 	trapFlag   = 1 << 8 // X86_EFLAGS_TF
-
-	// ERESTARTSYS to ERESTART_RESTARTBLOCK of the kernel's linux/errno.h.
-	restartFirst, restartLast = 512, 516
 )
 
 // registers is the part of a stopped thread's registers that a burst needs.
@@ -40,13 +39,13 @@ func readRegisters(tid int) (registers, error) {
 	if err := unix.PtraceGetRegs(tid, &r); err != nil {
 		return registers{}, err
 	}
-	inCall, result := int64(r.Orig_rax) >= 0, int64(r.Rax)
+	call := (*tracing.Registers)(&r).Call(tid)
 	return registers{
 		pc:          r.Rip,
 		foreign:     r.Cs != userCode64,
 		trapping:    r.Eflags&trapFlag != 0,
-		interrupted: inCall && result == -int64(unix.EINTR),
-		restarting:  inCall && result <= -restartFirst && result >= -restartLast,
+		interrupted: call == tracing.Interrupted,
+		restarting:  call == tracing.Restarts,
 	}, nil
 }
 

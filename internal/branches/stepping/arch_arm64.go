@@ -1,9 +1,9 @@
 package stepping
 
 import (
-	"encoding/binary"
-
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/linux/tracing"
 )
 
 // The machine's instructions.
@@ -19,8 +19,6 @@ const losesSteps = true
 const (
 	ntPrstatus = 1      // NT_PRSTATUS: the general registers
 	mode32     = 1 << 4 // PSR_MODE32_BIT: AArch32 code
-
-	svc = 0xd4000001 // SVC #0, a system call
 )
 
 // registers is the part of a stopped thread's registers that a burst needs.
@@ -43,11 +41,7 @@ func readRegisters(tid int) (registers, error) {
 		return registers{}, err
 	}
 	regs := registers{pc: r.Pc, foreign: r.Pstate&mode32 != 0}
-	if int64(r.Regs[0]) == -int64(unix.EINTR) {
-		var call [maxA64]byte
-		text := readText(tid, r.Pc-maxA64, call[:])
-		regs.interrupted = len(text) == maxA64 && binary.LittleEndian.Uint32(text) == svc
-	}
+	regs.interrupted = (*tracing.Registers)(&r).Call(tid) == tracing.Interrupted
 	return regs, nil
 }
 

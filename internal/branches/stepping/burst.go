@@ -11,6 +11,7 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/procfs"
+	"fulgur/internal/linux/tracing"
 )
 
 // maxRepeats is the maximum number of iterations of a string instruction to step through.
@@ -77,15 +78,15 @@ type tracer struct {
 // burst steps a running thread through a number of branches.
 func (t *tracer) burst(j *job) outcome {
 	t.out, t.tid, t.mask, t.stranded, t.freed = outcome{}, 0, nil, false, time.Time{}
-	if err := seize(j.tid); err != nil {
+	if err := tracing.Seize(j.tid); err != nil {
 		return outcome{refused: seizeError(j.tid, err)}
 	}
-	if ptrace(unix.PTRACE_INTERRUPT, j.tid, 0) != nil {
+	if tracing.Interrupt(j.tid) != nil {
 		// The thread has ended, or has executed a program and now has its process's ID.
-		_ = ptrace(unix.PTRACE_INTERRUPT, j.pid, 0)
+		_ = tracing.Interrupt(j.pid)
 	}
 	stop, ran := awaitStop(j)
-	if stop.stopped() && j.begin() {
+	if stop.Stopped() && j.begin() {
 		t.out.refused = t.whileStopped(j, stop, time.Now().Add(t.hold))
 		t.letGo()
 		t.out.held = max(0, t.freed.Sub(ran))
@@ -103,29 +104,29 @@ func (t *tracer) burst(j *job) outcome {
 // stops at once, others stop when they are scheduled or when an uninterruptible wait
 // ends. It returns no change if the job is given up first or the tracee is gone. ran is
 // the last time before the stop was noticed.
-func awaitStop(j *job) (stop status, ran time.Time) {
+func awaitStop(j *job) (stop tracing.Change, ran time.Time) {
 	ran = time.Now()
 	for pause := 5 * time.Microsecond; j.phase.Load() == waiting; pause = min(2*pause, maxPause) {
 		looked := time.Now()
-		stop, err := wait(unix.WNOHANG)
-		if err != nil || !stop.none() {
+		stop, err := tracing.Wait(0, unix.WNOHANG)
+		if err != nil || !stop.None() {
 			return stop, ran
 		}
 		ran = looked
 		sleep(pause)
 	}
-	return status{}, ran
+	return tracing.Change{}, ran
 }
 
 // whileStopped steps the thread, which has just stopped, if possible.
-func (t *tracer) whileStopped(j *job, stop status, deadline time.Time) (refused error) {
+func (t *tracer) whileStopped(j *job, stop tracing.Change, deadline time.Time) (refused error) {
 	switch {
-	case !stop.event():
+	case !stop.Event():
 		t.out.stats.Signal++ // a signal came first
 		return nil
-	case stop.signal() != unix.SIGTRAP:
+	case stop.Signal() != unix.SIGTRAP:
 		return nil // stopped by SIGSTOP; it stays stopped
-	case stop.pid != j.tid:
+	case stop.TID != j.tid:
 		return nil // it has executed a program
 	}
 	now, err := procfs.Thread(j.pid, j.tid).Status()
@@ -157,7 +158,7 @@ func (t *tracer) whileStopped(j *job, stop status, deadline time.Time) (refused 
 	// SIGTRAP kills the program. So the signal is unblocked during the burst. There is no
 	// burst if one is pending already: it is the program's, but may look like the trap of a step.
 	if (now.SigPnd|now.ShdPnd)&trapSignal != 0 ||
-		now.SigBlk&trapSignal != 0 && decode(readText(j.tid, r.pc, t.text[:]), r.pc).kind == sensitive {
+		now.SigBlk&trapSignal != 0 && decode(tracing.Read(j.tid, r.pc, t.text[:]), r.pc).kind == sensitive {
 		t.out.stats.Sensitive++
 		return nil
 	}
@@ -186,7 +187,7 @@ func (t *tracer) steps(tid int, pc uint64, deadline time.Time) {
 			stats.Repeated++
 			return
 		}
-		in := decode(readText(tid, pc, t.text[:]), pc)
+		in := decode(tracing.Read(tid, pc, t.text[:]), pc)
 		if in.kind == sensitive {
 			stats.Sensitive++
 			return
@@ -218,11 +219,11 @@ func (t *tracer) steps(tid int, pc uint64, deadline time.Time) {
 // false if the thread has stopped for another reason, before or after the instruction, or
 // has ended.
 func (t *tracer) step(tid int) (pc uint64, ok bool) {
-	if ptrace(unix.PTRACE_SINGLESTEP, tid, 0) != nil {
+	if tracing.Call(unix.PTRACE_SINGLESTEP, tid, 0) != nil {
 		return 0, false
 	}
-	stop, err := wait(0)
-	if err != nil || !stop.stopped() || stop.event() || stop.pid != tid || !t.hasStepped(stop) {
+	stop, err := tracing.Wait(0, 0)
+	if err != nil || !stop.Stopped() || stop.Event() || stop.TID != tid || !t.hasStepped(stop) {
 		return 0, false
 	}
 	pc, err = readPC(tid)
@@ -231,18 +232,18 @@ func (t *tracer) step(tid int) (pc uint64, ok bool) {
 
 // hasStepped reports whether the stepped thread has stopped for the trap of its step, rather than
 // for the program's own SIGTRAP.
-func (t *tracer) hasStepped(stop status) bool {
-	if stop.signal() != unix.SIGTRAP {
+func (t *tracer) hasStepped(stop tracing.Change) bool {
+	if stop.Signal() != unix.SIGTRAP {
 		return false
 	}
-	info, err := deliveredInfo(stop.pid)
+	info, err := tracing.Delivered(stop.TID)
 	return err == nil && t.isStep(info)
 }
 
 // isStep reports whether a SIGTRAP for the stopped thread, which was not pending before the burst,
 // is the trap of its step.
-func (t *tracer) isStep(trap siginfo) bool {
-	switch trap.code {
+func (t *tracer) isStep(trap tracing.Info) bool {
+	switch trap.Code {
 	case trapTrace, trapBreakpoint:
 		return true
 	case fromUser:
@@ -250,7 +251,7 @@ func (t *tracer) isStep(trap siginfo) bool {
 		return false
 	}
 	now, err := procfs.Process(t.pid).Status()
-	if err != nil || int(trap.pid) != cmp.Or(now.NSPID, t.pid) {
+	if err != nil || int(trap.PID) != cmp.Or(now.NSPID, t.pid) {
 		return false // sent by another process
 	}
 	// Another thread may have sent it. If so, this thread has stopped before the instruction: the
@@ -264,25 +265,25 @@ func (t *tracer) isStep(trap siginfo) bool {
 // threads cloned with CLONE_PTRACE while traced.
 func (t *tracer) letGo() {
 	for {
-		stop, err := wait(0)
+		stop, err := tracing.Wait(0, 0)
 		if err != nil {
 			return
 		}
 		t.freed = time.Now()
-		if stop.ended() {
-			reap(stop.pid)
+		if stop.Ended() {
+			tracing.Reap(stop.TID)
 			continue
 		}
-		mine := t.tid == stop.pid
+		mine := t.tid == stop.TID
 		var signal unix.Signal
-		if !stop.event() && !(mine && t.hasStepped(stop)) {
-			signal = stop.signal()
+		if !stop.Event() && !(mine && t.hasStepped(stop)) {
+			signal = stop.Signal()
 		}
 		request := unix.PTRACE_DETACH
 		if mine {
 			request = t.release()
 		}
-		if ptrace(request, stop.pid, uintptr(signal)) != nil {
+		if tracing.Call(request, stop.TID, uintptr(signal)) != nil {
 			sleep(maxPause) // it was killed and is ending
 		}
 	}
@@ -322,10 +323,10 @@ func (t *tracer) wakeTaker(pid int) {
 		if err == nil && now.ShdPnd&trapSignal == 0 {
 			return // the signal was taken
 		}
-		if err != nil || tid == stepped || now.SigBlk&trapSignal != 0 || seize(tid) != nil {
+		if err != nil || tid == stepped || now.SigBlk&trapSignal != 0 || tracing.Seize(tid) != nil {
 			continue
 		}
-		_ = ptrace(unix.PTRACE_INTERRUPT, tid, 0)
+		_ = tracing.Interrupt(tid)
 		t.letGo()
 	}
 }
@@ -350,8 +351,5 @@ func (t *tracer) restoreMask() {
 	}
 }
 
-// sleep sleeps on this OS thread. time.Sleep would involve another one.
-func sleep(d time.Duration) {
-	ts := unix.NsecToTimespec(int64(d))
-	_ = unix.Nanosleep(&ts, nil) // an early return does no harm
-}
+// sleep sleeps on this OS thread.
+func sleep(d time.Duration) { tracing.Sleep(int64(d)) }

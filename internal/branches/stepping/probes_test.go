@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/linux/tracing"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/testenv"
 )
@@ -219,13 +220,13 @@ func TestIsStep(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
-	if err := seize(pid); err != nil {
+	if err := tracing.Seize(pid); err != nil {
 		t.Fatal(err)
 	}
-	if err := ptrace(unix.PTRACE_INTERRUPT, pid, 0); err != nil {
+	if err := tracing.Interrupt(pid); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := wait(0); err != nil {
+	if _, err := tracing.Wait(0, 0); err != nil {
 		t.Fatal(err)
 	}
 	pc, err := readPC(pid)
@@ -254,7 +255,7 @@ func TestIsStep(t *testing.T) {
 		"hardware breakpoint": {4, 0, pc - 1, instruction{}, false}, // TRAP_HWBKPT
 	} {
 		tr := tracer{pid: pid, tid: pid, pc: test.from, in: test.in}
-		if got := tr.isStep(siginfo{signo: int32(unix.SIGTRAP), code: test.code, pid: test.sender}); got != test.want {
+		if got := tr.isStep(tracing.Info{Signo: int32(unix.SIGTRAP), Code: test.code, PID: test.sender}); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}

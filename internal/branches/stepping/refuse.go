@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/linux/procfs"
+	"fulgur/internal/linux/tracing"
 )
 
 // Reasons why a process or thread cannot be stepped.
@@ -20,9 +21,6 @@ var (
 	errKernel   = errors.New("is a kernel thread")
 	errSelf     = errors.New("is fulgur itself")
 	errInit     = errors.New("is the init process, which fulgur never steps: if the stepper were killed, the system would go down")
-	errGone     = errors.New("there is no such process")
-	// errTraced may be temporary, such as another stepper's burst.
-	errTraced = errors.New("is already being traced")
 )
 
 // someBursts is how long a process may be traced by another process before it is refused.
@@ -59,7 +57,7 @@ func admit(pid int, limit time.Duration) error {
 	}
 	status, err := procfs.Process(pid).Status()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return errGone
+		return tracing.ErrGone
 	}
 	if err != nil {
 		return err
@@ -73,18 +71,18 @@ func admit(pid int, limit time.Duration) error {
 	}
 	// A debugger stays attached, another stepper does not.
 	const pause = 10 * time.Millisecond
-	for ; traced(status) != nil; limit -= pause {
+	for ; tracing.Traced(status) != nil; limit -= pause {
 		if limit <= 0 {
-			return traced(status)
+			return tracing.Traced(status)
 		}
 		sleep(pause)
 		if status, err = procfs.Process(pid).Status(); err != nil {
-			return errGone
+			return tracing.ErrGone
 		}
 	}
 	for range 3 {
 		err = traceable(pid)
-		if !errors.Is(err, errGone) {
+		if !errors.Is(err, tracing.ErrGone) {
 			break
 		}
 		// The first thread has ended. The others are checked one by one. If there are
@@ -96,27 +94,17 @@ func admit(pid int, limit time.Duration) error {
 	return err
 }
 
-// traceable checks whether we may trace thread tid. The kernel applies the same check to
-// reading its memory.
-func traceable(tid int) error {
-	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", tid))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return errGone
-	}
-	if err != nil {
-		return permission(err)
-	}
-	return mem.Close()
-}
+// traceable checks whether we may trace thread tid.
+func traceable(tid int) error { return permission(tracing.Allowed(tid)) }
 
-// seizeError explains why attaching to thread tid failed. It is errGone if the thread has
+// seizeError explains why attaching to thread tid failed. It is tracing.ErrGone if the thread has
 // exited.
 func seizeError(tid int, err error) error {
 	status, statusErr := procfs.Process(tid).Status()
 	if statusErr != nil || errors.Is(err, unix.ESRCH) {
-		return errGone
+		return tracing.ErrGone
 	}
-	if err := traced(status); err != nil {
+	if err := tracing.Traced(status); err != nil {
 		return err
 	}
 	if err := traceable(tid); err != nil {
@@ -124,20 +112,7 @@ func seizeError(tid int, err error) error {
 	}
 	// The kernel returns EPERM for a thread that is about to end. Its ID may have been
 	// reused by now.
-	return errGone
-}
-
-// traced reports which process traces the task with the given status.
-func traced(status procfs.Status) error {
-	tracer := status.TracerPID
-	if tracer == 0 {
-		return nil
-	}
-	name, err := procfs.Process(tracer).Comm()
-	if err != nil {
-		name = "?"
-	}
-	return fmt.Errorf("%w by process %d (%s): end that tracer first", errTraced, tracer, name)
+	return tracing.ErrGone
 }
 
 // permission explains a permission error of the kernel.
@@ -146,13 +121,11 @@ func permission(err error) error {
 		return err
 	}
 	remedy := "run fulgur as root: for other users it steps only their own processes, and no set-user-ID programs, whatever capabilities its file has"
-	if scope, e := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); e == nil && len(scope) > 0 {
-		switch scope[0] {
-		case '1', '2':
-			remedy += "; and none while kernel.yama.ptrace_scope is " + string(scope[:1])
-		case '3':
-			remedy = "kernel.yama.ptrace_scope is 3, which forbids ptrace until the next boot"
-		}
+	switch scope := tracing.Scope(); scope {
+	case 1, 2:
+		remedy += fmt.Sprintf("; and none while kernel.yama.ptrace_scope is %d", scope)
+	case 3:
+		remedy = "kernel.yama.ptrace_scope is 3, which forbids ptrace until the next boot"
 	}
 	return fmt.Errorf("%w: %s (a container also needs a seccomp profile that allows ptrace; fulgur doctor shows the obstacles)", err, remedy)
 }

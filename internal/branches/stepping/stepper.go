@@ -19,6 +19,7 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/procfs"
+	"fulgur/internal/linux/tracing"
 )
 
 // The stepper's timing.
@@ -177,8 +178,8 @@ func (s *stepper) addLater(pids []int) {
 			continue
 		}
 		switch err := admit(pid, 0); {
-		case errors.Is(err, errGone):
-		case errors.Is(err, errTraced):
+		case errors.Is(err, tracing.ErrGone):
+		case errors.Is(err, tracing.ErrTraced):
 			s.admitted(pid, nil) // its threads are refused as long as it is traced
 		default:
 			s.admitted(pid, err)
@@ -348,13 +349,13 @@ func (s *stepper) conclude(t *thread, out outcome) {
 	t.charge(out.held, s.average)
 	s.average = (7*s.average + out.held) / 8
 	switch {
-	case errors.Is(out.refused, errGone):
+	case errors.Is(out.refused, tracing.ErrGone):
 		delete(s.threads, t.tid)
 	case out.refused != nil:
 		if !t.reported {
 			s.refused = append(s.refused, RefusalError{PID: t.pid, TID: t.tid, Reason: out.refused.Error()})
 		}
-		t.reported, t.refused = true, !errors.Is(out.refused, errTraced)
+		t.reported, t.refused = true, !errors.Is(out.refused, tracing.ErrTraced)
 	case len(out.entries) > 0:
 		s.send(report{Sample: &bolt.Sample{PID: t.pid, TID: t.tid, Time: out.ended, Entries: out.entries}})
 	}
