@@ -71,9 +71,13 @@ func FoldedFrame(s string) string {
 	return strings.ReplaceAll(Terminal(s), ";", ":")
 }
 
-// Count returns n with the noun in singular or plural: "1 sample", "2 samples".
+// Count returns n with the noun in singular or plural: "1 sample", "2 samples", "2 processes".
 func Count(n uint64, noun string) string {
-	if n != 1 {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(noun, "s"):
+		noun += "es"
+	default:
 		noun += "s"
 	}
 	return fmt.Sprintf("%d %s", n, noun)

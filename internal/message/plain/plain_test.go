@@ -77,3 +77,13 @@ func FuzzTerminal(f *testing.F) {
 		}
 	})
 }
+
+func TestCount(t *testing.T) {
+	for want, got := range map[string]string{
+		"1 sample": Count(1, "sample"), "0 samples": Count(0, "sample"), "2 processes": Count(2, "process"), "1 process": Count(1, "process"),
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
