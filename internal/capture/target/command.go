@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -161,11 +162,34 @@ func (c *Launched) awaitExec() error {
 
 // reap waits for the process to end.
 func (c *Launched) reap() {
-	for !c.ended && c.err == nil {
-		c.status, c.err = wait(c.PID())
-		c.ended = !c.status.Stopped()
+	if !c.ended {
+		if c.err = awaitEnd(c.PID()); c.err == nil {
+			c.status, c.err = wait(c.PID())
+		}
 	}
 	close(c.done)
+}
+
+// awaitEnd returns when process pid has ended. If another thread of this process traces it, the kernel shows its stops here,
+// too. They are left to that thread (WNOWAIT).
+func awaitEnd(pid int) error {
+	const (
+		ended = 3 // CLD_DUMPED, after CLD_EXITED and CLD_KILLED
+		pause = time.Millisecond
+	)
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("wait for process %d: %w", pid, err)
+		case info.Code <= ended:
+			return nil
+		default:
+			time.Sleep(pause)
+		}
+	}
 }
 
 // wait waits for a change of process pid's state.
