@@ -189,7 +189,7 @@ func openPath(r *safeopen.Request, pid int, path string) (all versions, err erro
 		names = append(names, mappedPath(pid, fd, path))
 		_ = unix.Close(fd) // likewise
 	}
-	maps, err := readMaps(pid)
+	maps, err := ReadMaps(pid)
 	if err != nil && len(all.files) > 0 {
 		return all, nil // it will map the one that is there
 	}

@@ -161,7 +161,7 @@ func openSideband(t *testing.T, pages int) *Sideband {
 // mapsOf returns the mappings of a process from /proc.
 func mapsOf(t *testing.T, pid int) []procfs.Map {
 	t.Helper()
-	maps, err := readMaps(pid)
+	maps, err := ReadMaps(pid)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -331,7 +331,7 @@ var errNoMaps = errors.New("no executable mappings")
 // may block on threads that change them, which in turn may wait for a file system that
 // does not respond. The error then wraps [safeopen.ErrNoAnswer].
 func (t *Table) Maps(pid int) ([]procfs.Map, error) {
-	return safeopen.Ask(t.files.budget, procRoot(pid), func(*safeopen.Request) ([]procfs.Map, error) { return readMaps(pid) })
+	return safeopen.Ask(t.files.budget, procRoot(pid), func(*safeopen.Request) ([]procfs.Map, error) { return ReadMaps(pid) })
 }
 
 // baseMaps is like [Table.Maps] for the image of b. A late result is kept: it stays valid
@@ -340,7 +340,7 @@ func (t *Table) baseMaps(pid int, b *base) ([]procfs.Map, error) {
 	if maps, ok := t.late.take(b); ok {
 		return maps, nil
 	}
-	return safeopen.AskLate(t.files.budget, procRoot(pid), func(*safeopen.Request) ([]procfs.Map, error) { return readMaps(pid) },
+	return safeopen.AskLate(t.files.budget, procRoot(pid), func(*safeopen.Request) ([]procfs.Map, error) { return ReadMaps(pid) },
 		func(maps []procfs.Map, err error) {
 			if err == nil {
 				t.late.put(b, maps)
@@ -376,8 +376,8 @@ func (t *Table) Program(pid int, time uint64) string {
 	return i.program
 }
 
-// readMaps is like [Table.Maps] but may block.
-func readMaps(pid int) ([]procfs.Map, error) { return readMapsBy(procfs.Task.Maps, pid) }
+// ReadMaps is like [Table.Maps] but may block.
+func ReadMaps(pid int) ([]procfs.Map, error) { return readMapsBy(procfs.Task.Maps, pid) }
 
 // readMapsBy returns the mappings that read finds for process pid.
 func readMapsBy(read func(procfs.Task) ([]procfs.Map, error), pid int) ([]procfs.Map, error) {

@@ -35,6 +35,12 @@ type Stat struct {
 	ChildrenCPU uint64
 	// Start is the time of the start after the boot, in units of [Tick].
 	Start uint64
+	// Size is that of the process's virtual memory in bytes. CodeStart and StackStart are addresses in it, 0 if this process
+	// may not trace the task. They tell programs apart: another program has others, unless the kernel does not randomize
+	// addresses.
+	Size, CodeStart, StackStart uint64
+	// Processor is the CPU on which the thread ran last.
+	Processor int
 }
 
 // Stat reads the task's stat file.
@@ -75,7 +81,8 @@ func ParseStat(b []byte) (Stat, error) {
 	if open < 0 || end < open {
 		return Stat{}, fmt.Errorf("malformed stat line %q", b)
 	}
-	const state, parent, flags, user, system, childUser, childSystem, threads, start = 3, 4, 9, 14, 15, 16, 17, 20, 22 // of proc_pid_stat(5)
+	const state, parent, flags, user, system, childUser, childSystem, threads, start = 3, 4, 9, 14, 15, 16, 17, 20, 22
+	const size, codeStart, stackStart, processor = 23, 26, 28, 39 // of proc_pid_stat(5)
 	const first = state
 	fields := bytes.Fields(b[end+1:])
 	if len(fields) <= start-first || len(fields[0]) != 1 {
@@ -93,6 +100,9 @@ func ParseStat(b []byte) (Stat, error) {
 		Comm: string(b[open+1 : end]), State: fields[0][0], Parent: int(number(parent)),
 		KernelThread: number(flags)&kthread != 0, Threads: int(number(threads)),
 		CPU: number(user) + number(system), ChildrenCPU: number(childUser) + number(childSystem), Start: number(start),
+	}
+	if len(fields) > processor-first {
+		s.Size, s.CodeStart, s.StackStart, s.Processor = number(size), number(codeStart), number(stackStart), int(number(processor))
 	}
 	if err != nil {
 		return Stat{}, err

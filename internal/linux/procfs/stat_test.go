@@ -17,7 +17,11 @@ func TestParseStat(t *testing.T) {
 		want Stat
 		bad  bool
 	}{
-		"plain":       {line: "7 (cat)" + tail, want: cat},
+		"plain": {line: "7 (cat)" + tail, want: cat},
+		"whole": {
+			line: "7 (cat)" + " R 1 7 7 0 -1 4194560 9 0 0 0 12 30 0 0 20 0 3 0 2200 4096 2 3 11 12 13 0 0 0 0 0 0 0 0 0 17 5 0 0 0 0 0",
+			want: Stat{Comm: "cat", State: 'R', Parent: 1, Threads: 3, CPU: 42, Start: 2200, Size: 4096, CodeStart: 11, StackStart: 13, Processor: 5},
+		},
 		"forged comm": {line: "7 (a) Z 1 (b)" + tail, want: named("a) Z 1 (b")},
 		"empty comm":  {line: "7 ()" + tail, want: named("")},
 		"kernel thread": {
