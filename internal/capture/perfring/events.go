@@ -91,7 +91,7 @@ func openEvents(attr perfevent.Attr, has func(cpu int) bool, t target.Target) (_
 	cpus = slices.DeleteFunc(cpus, func(cpu int) bool { return !has(cpu) })
 	e.ringSize = ringSize(len(cpus), lockedMemory())
 	// A thread that starts between the list and the open of its parent's events has none, but the next list has it. One that
-	// starts later inherits them, and if it is in the next list, gets events of its own, too: see [Source.isDouble].
+	// starts later inherits them, and if it is in the next list, gets events of its own, too: see [rings.isDouble].
 	seen := map[int]bool{}
 	for {
 		threads, err := threadsOf(t)
@@ -295,7 +295,7 @@ func (e *events) follow(online []int, t target.Target) error {
 			return err
 		}
 		for _, one := range threads {
-			// Those that have inherited events stay without events of their own for [Source.isDouble]: they have none elsewhere.
+			// Those that have inherited events stay without events of their own for [rings.isDouble]: they have none elsewhere.
 			if _, err := e.addThread(one, []int{cpu}); err != nil {
 				return err
 			}

@@ -3,20 +3,27 @@ package perfring
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/perfevent"
 )
 
-// reading is the state of the goroutine that reads the rings. With copies of stacks, a ring has room for some 30 samples:
-// fewer than arrive between two polls of a busy session.
-type reading struct {
+// rings is a [Feed] of perf events. A goroutine reads their rings. With copies of stacks, a ring has room for some 30
+// samples: fewer than arrive between two polls of a busy session.
+type rings struct {
+	options       *Options
+	events        *events
+	enabled       atomic.Bool
+	before, total uint64 // counts of the events: before the beginning, and from then until the end
+
 	mu    sync.Mutex // for the rings and what follows
 	fresh []perfevent.Record
-	// dropped is the number of records for which fresh had no room.
-	dropped uint64
-	err     error // the first
+	held  int64 // bytes of the samples in fresh
+	// lost is the number of samples that the kernel dropped, or for which fresh had no room, and dropped that of other records.
+	lost, dropped uint64
+	err           error // the first
 
 	stop chan struct{} // nil before the start and after the end
 	done chan struct{}
@@ -32,7 +39,7 @@ const (
 //
 // The rings' descriptors become readable, too, but the kernel's perf_poll reports this only once. Through the nested
 // epoll instances that Go uses, most of these reports get lost.
-func (s *Source) interval() time.Duration {
+func (s *rings) interval() time.Duration {
 	rate := s.options.Frequency
 	if p := s.options.Period; p > 0 {
 		if !s.options.Spec.IsTime() {
@@ -40,19 +47,18 @@ func (s *Source) interval() time.Duration {
 		}
 		rate = uint64(time.Second) / p
 	}
-	samples := time.Duration(s.events.smallest) / (stackCopy + 1<<10)
+	samples := time.Duration(s.events.smallest) / (StackCopy + 1<<10)
 	return min(max(samples*time.Second/time.Duration(max(rate, 1))/4, time.Millisecond), readAtLeast)
 }
 
 // maxFresh limits the records between two polls of the session.
 const maxFresh = 1 << 18
 
-// startReading starts the goroutine.
-func (s *Source) startReading() {
-	r := &s.reading
+// start starts the goroutine.
+func (r *rings) start() {
 	stop, done := make(chan struct{}), make(chan struct{})
 	r.stop, r.done = stop, done
-	every := time.NewTicker(s.interval())
+	every := time.NewTicker(r.interval())
 	go func() {
 		defer close(done)
 		defer every.Stop()
@@ -63,62 +69,107 @@ func (s *Source) startReading() {
 			case <-every.C:
 			}
 			r.mu.Lock()
-			s.read()
+			r.read()
 			r.mu.Unlock()
 		}
 	}()
 }
 
-// stopReading ends the goroutine.
-func (s *Source) stopReading() {
-	if r := &s.reading; r.stop != nil {
+// Threads implements [Feed].
+func (r *rings) Threads() map[int]int { return r.events.threads }
+
+// Enable implements [Feed].
+func (r *rings) Enable() (err error) {
+	r.before, err = r.events.total()
+	r.enabled.Store(true)
+	return err
+}
+
+// Disable implements [Feed].
+func (r *rings) Disable() error {
+	if err := r.events.disable(); err != nil {
+		return err
+	}
+	total, err := r.events.total()
+	r.total = total - min(total, r.before)
+	return err
+}
+
+// Total implements [Feed]. The time of children that are strangers to the target is not known.
+func (r *rings) Total() uint64 {
+	if r.events.strangers {
+		return 0
+	}
+	return r.total
+}
+
+// FollowCPUs implements [Feed].
+func (r *rings) FollowCPUs(online []int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.events.follow(online, r.options.Target)
+}
+
+// Close implements [Feed].
+func (r *rings) Close() error {
+	if r.stop != nil {
 		close(r.stop)
 		<-r.done
 		r.stop = nil
 	}
+	return r.events.close()
 }
 
 // read reads the rings. The caller holds the lock.
-func (s *Source) read() {
-	lost, err := s.events.read(s.keep)
-	if s.began.Load() > 0 {
-		s.lost.Add(lost)
+func (r *rings) read() {
+	lost, err := r.events.read(r.keep)
+	if r.enabled.Load() {
+		r.lost += lost
 	}
-	if s.reading.err == nil {
-		s.reading.err = err
+	if r.err == nil {
+		r.err = err
 	}
 }
 
-// takeRead reads the rings, and returns all records since the last call, and the first error.
-func (s *Source) takeRead() ([]perfevent.Record, error) {
-	r := &s.reading
+// Take implements [Feed].
+func (r *rings) Take() (fresh []perfevent.Record, lost uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.read()
-	fresh, err := r.fresh, r.err
+	r.read()
+	fresh, lost, err = r.fresh, r.lost, r.err
 	if r.dropped > 0 { // the mappings of processes are read again
 		fresh = append(fresh, perfevent.Lost{Stamp: perfevent.Stamp{Time: monotonic.Now()}, N: r.dropped})
 	}
-	r.fresh, r.err, r.dropped = nil, nil, 0
-	return fresh, err
+	r.fresh, r.held, r.lost, r.dropped, r.err = nil, 0, 0, 0, nil
+	return fresh, lost, err
 }
 
 // keep stores a record of a ring. The caller holds the lock.
-func (s *Source) keep(record perfevent.Record) {
+func (r *rings) keep(record perfevent.Record) {
 	one, ok := record.(perfevent.Sample)
 	switch {
-	case ok && s.began.Load() == 0:
+	case ok && !r.enabled.Load():
 		return
-	case ok && (s.held.Load() > maxHeld || len(s.reading.fresh) > maxFresh):
-		s.lost.Add(1)
+	case ok && (r.held > maxHeld/2 || len(r.fresh) > maxFresh):
+		r.lost++
 		return
-	case len(s.reading.fresh) > maxFresh:
-		s.reading.dropped++
+	case len(r.fresh) > maxFresh:
+		r.dropped++
 		return
 	case ok:
 		one.Chain, one.User.Regs, one.User.Stack = slices.Clone(one.Chain), slices.Clone(one.User.Regs), slices.Clone(one.User.Stack)
-		s.held.Add((&sample{Sample: one}).size())
+		r.held += (&sample{Sample: one}).size()
 		record = one
 	}
-	s.reading.fresh = append(s.reading.fresh, record)
+	r.fresh = append(r.fresh, record)
 }
+
+// isDouble reports whether a sample is of an event that a thread with events of its own has inherited as well.
+func (r *rings) isDouble(s perfevent.Sample) bool {
+	owner, known := r.events.owners[s.ID]
+	_, own := r.events.threads[s.TID]
+	return known && owner != s.TID && own
+}
+
+// exited notes the end of a thread.
+func (r *rings) exited(tid int) { delete(r.events.threads, tid) }

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -55,9 +54,9 @@ type Options struct {
 }
 
 const (
-	// stackCopy is the number of bytes of a stack to copy: 98 % or more of the stacks of python3, node and cc1plus are
+	// StackCopy is the number of bytes of a stack to copy: 98 % or more of the stacks of python3, node and cc1plus are
 	// whole with it.
-	stackCopy = 16 << 10
+	StackCopy = 16 << 10
 	// maxHeld limits the samples that wait, in bytes.
 	maxHeld = 64 << 20
 	// patience is how long a sample waits for unwind tables, patienceAtEnd after the end of sampling, and patienceAtStart how
@@ -76,30 +75,29 @@ var _ interface {
 	process.Listener
 } = (*Source)(nil)
 
-// Source samples by perf events. It is a [source.Source], and the [process.Listener] for the processes that it samples.
+// Source makes stacks of the samples of a [Feed], by default of perf events. It is a [source.Source], and the [process.Listener] for the processes that it samples.
 type Source struct {
 	options   Options
-	events    *events
+	feed      Feed
 	codes     *unwindmap.Codes
 	walker    *stackcopy.Walker
 	processes *process.Table
 	counts    *stacks.Counts
 
-	reading reading
-	pending []perfevent.Record // read, but not yet in order
+	pending []perfevent.Record // taken, but not yet in order
 	queue   []sample           // in order, to be walked
 	queued  uint64             // number of samples that were ever in queue
-	held    atomic.Int64       // bytes of the samples in reading, pending and queue
-	lost    atomic.Uint64
+	held    int64              // bytes of the samples in queue
+	lost    uint64
 	ended   bool
 
 	programs programs
 	renewed  uint64 // calls of Renew
 
 	samples, periods, throttled uint64
-	began                       atomic.Uint64 // when [Source.Enable] was called, CLOCK_MONOTONIC in ns; 0 before
-	before, total               uint64        // counts of the events: before the beginning, and from then until the end
-	double                      uint64        // sum of the periods of samples that are ignored, see isDouble
+	began                       uint64 // when [Source.Enable] was called, CLOCK_MONOTONIC in ns; 0 before
+	total                       uint64 // count of the events
+	double                      uint64 // sum of the periods of samples that are ignored, see rings.isDouble
 
 	// The sample that is being walked.
 	maps  []process.Mapping
@@ -121,27 +119,32 @@ func (s *sample) size() int64 {
 	return int64(int(unsafe.Sizeof(*s)) + len(s.Chain) + len(s.User.Regs) + len(s.User.Stack))
 }
 
-// Open opens events on the target. It keeps no samples until [Source.Enable].
-func Open(o Options) (_ *Source, err error) {
-	s := &Source{
-		options: o, counts: stacks.NewRecordedCounts(0), seed: maphash.MakeSeed(), programs: newPrograms(),
-	}
+// Open opens perf events on the target. It keeps no samples until [Source.Enable].
+func Open(o Options) (*Source, error) {
 	attr := o.Spec.Attr()
 	attr.Frequency, attr.Period = o.Frequency, o.Period
 	attr.SampleType = unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
-	attr.UserRegs, attr.UserStack, attr.ExcludeKernelChain = perfevent.AllUserRegs, stackCopy, o.UserOnly || o.Spec.ExcludeKernel
+	attr.UserRegs, attr.UserStack, attr.ExcludeKernelChain = perfevent.AllUserRegs, StackCopy, o.UserOnly || o.Spec.ExcludeKernel
 	attr.Mmap2, attr.Comm, attr.CommExec, attr.Task = true, true, true, true
 	attr.SampleIDAll, attr.MonotonicClock = true, true
-	if s.events, err = openEvents(attr, o.has, o.Target); err != nil {
+	r := &rings{options: &o}
+	var err error
+	if r.events, err = openEvents(attr, o.has, o.Target); err != nil {
 		return nil, err
 	}
-	for tid, pid := range s.events.threads {
+	r.start()
+	return New(o, r), nil
+}
+
+// New returns a source of the samples of a feed, which it closes.
+func New(o Options, feed Feed) *Source {
+	s := &Source{options: o, feed: feed, counts: stacks.NewRecordedCounts(0), seed: maphash.MakeSeed(), programs: newPrograms()}
+	for tid, pid := range feed.Threads() {
 		s.programs.of(pid).thread(tid)
 	}
 	s.codes = unwindmap.NewCodes(o.Finder, int(cmp.Or(o.TableBytes, defaultTableBytes)))
 	s.walker = stackcopy.New(unwindmap.Machine, s.find)
-	s.startReading()
-	return s, nil
+	return s
 }
 
 // has reports whether to open the event on a CPU: only some may have it.
@@ -161,13 +164,14 @@ func (s *Source) Prepare(files []*process.File) {
 // Track sets the table of processes, which gets the records of s.
 func (s *Source) Track(t *process.Table) { s.processes = t }
 
-// FDs implements [process.Listener]. There are none: a goroutine reads the rings at once, and the samples can wait.
+// FDs implements [process.Listener]. There are none: the feed reads at once, and the samples can wait.
 func (s *Source) FDs() []int { return nil }
 
 // Drain implements [process.Listener]. It keeps samples until the ring of [Source.Ring] is read.
 func (s *Source) Drain(fn func(perfevent.Record)) (uint64, error) {
 	until := monotonic.Now()
-	fresh, err := s.takeRead()
+	fresh, lost, err := s.feed.Take()
+	s.lost += lost
 	s.pending = append(s.pending, fresh...)
 	slices.SortStableFunc(s.pending, func(a, b perfevent.Record) int { return cmp.Compare(a.When(), b.When()) })
 	n := 0
@@ -195,19 +199,24 @@ func (s *Source) apply(r perfevent.Record) {
 		s.programs.apply(r, s.beganAt())
 	}
 	if end, ok := r.(perfevent.Exit); ok {
-		delete(s.events.threads, end.TID)
+		if of, ok := s.feed.(*rings); ok {
+			of.exited(end.TID)
+		}
 	}
 }
 
 // take puts a sample of the target into the queue.
 func (s *Source) take(r perfevent.Sample) {
 	if !s.measures(r.PID) || r.Time < s.beganAt() {
-		s.held.Add(-(&sample{Sample: r}).size())
 		return
 	}
-	if s.isDouble(r) {
+	if of, ok := s.feed.(*rings); ok && of.isDouble(r) {
 		s.double += r.Period
-		s.held.Add(-(&sample{Sample: r}).size())
+		return
+	}
+	one := sample{Sample: r}
+	if s.held > maxHeld {
+		s.lost++
 		return
 	}
 	s.samples++
@@ -219,7 +228,9 @@ func (s *Source) take(r perfevent.Sample) {
 	if r.Time < p.since { // a late sample of the program before
 		epoch = s.programs.epoch()
 	}
-	s.queue = append(s.queue, sample{Sample: r, comm: t.name, epoch: epoch})
+	one.comm, one.epoch = t.name, epoch
+	s.held += one.size()
+	s.queue = append(s.queue, one)
 	s.queued++
 }
 
@@ -231,17 +242,10 @@ func (s *Source) measures(pid int) bool {
 
 // beganAt returns when [Source.Enable] was called, CLOCK_MONOTONIC in ns, math.MaxUint64 before.
 func (s *Source) beganAt() uint64 {
-	if began := s.began.Load(); began > 0 {
-		return began
+	if s.began > 0 {
+		return s.began
 	}
 	return math.MaxUint64
-}
-
-// isDouble reports whether a sample is of an event that a thread with events of its own has inherited as well.
-func (s *Source) isDouble(r perfevent.Sample) bool {
-	owner, known := s.events.owners[r.ID]
-	_, own := s.events.threads[r.TID]
-	return known && owner != r.TID && own
 }
 
 // find implements the walker's search for code.
@@ -302,13 +306,13 @@ func (s *Source) walkReady(fn func(record []byte) error, limit uint64) (err erro
 		one := &todo[i]
 		done := false
 		if err == nil {
-			done, err = s.walk(one, s.held.Load() > maxHeld/2 || now > one.Time+limit, fn)
+			done, err = s.walk(one, s.held > maxHeld/2 || now > one.Time+limit, fn)
 		}
 		if !done {
 			left = append(left, *one)
 			continue
 		}
-		s.held.Add(-one.size())
+		s.held -= one.size()
 	}
 	clear(todo[len(left):])
 	s.queue = append(left, s.queue...)
@@ -475,19 +479,22 @@ type Unmeasured struct {
 
 // Unmeasured returns what s could not see so far.
 func (s *Source) Unmeasured() Unmeasured {
-	e := s.events
 	u := Unmeasured{
 		UserCode: s.options.Spec.ExcludeKernel,
 		Brief:    s.programs.unseen, Departures: slices.Clone(s.programs.departures), Departed: s.programs.departed,
-		Refused: slices.Sorted(maps.Keys(e.refused)), Without: e.without, Threads: e.found, Limit: e.limit,
+	}
+	if of, ok := s.feed.(*rings); ok {
+		e := of.events
+		u.Refused, u.Without, u.Threads, u.Limit = slices.Sorted(maps.Keys(e.refused)), e.without, e.found, e.limit
 	}
 	for i := range u.Departures {
 		d, began := &u.Departures[i], s.beganAt()
 		d.After = time.Duration(max(d.at, began) - began)
 	}
-	if s.options.Spec.IsTime() && s.ended && !e.strangers {
-		taken := s.periods + s.lost.Load()*(s.periods/max(s.samples, 1))
-		u.CPUTime, u.Unsampled = time.Duration(s.total), time.Duration(s.total-min(s.total, taken))
+	if s.options.Spec.IsTime() && s.ended && s.total > 0 {
+		total := s.total - min(s.total, s.double)
+		taken := s.periods + s.lost*(s.periods/max(s.samples, 1))
+		u.CPUTime, u.Unsampled = time.Duration(total), time.Duration(total-min(total, taken))
 	}
 	return u
 }
@@ -496,9 +503,9 @@ func (s *Source) Unmeasured() Unmeasured {
 func (s *Source) Attach(target.Target) error { return nil }
 
 // Enable implements [source.Source].
-func (s *Source) Enable() (err error) {
-	s.before, err = s.events.total()
-	s.began.Store(monotonic.Now())
+func (s *Source) Enable() error {
+	err := s.feed.Enable()
+	s.began = monotonic.Now()
 	return err
 }
 
@@ -509,14 +516,13 @@ func (s *Source) Begin() error { return nil }
 func (s *Source) End() error { return nil }
 
 // Detach implements [source.Source].
-func (s *Source) Detach() (err error) {
-	if err := s.events.disable(); err != nil {
+func (s *Source) Detach() error {
+	if err := s.feed.Disable(); err != nil {
 		return err
 	}
 	s.ended = true
-	s.total, err = s.events.total()
-	s.total -= min(s.total, s.before+s.double)
-	return err
+	s.total = s.feed.Total()
+	return nil
 }
 
 // Settle implements [source.Source].
@@ -526,11 +532,7 @@ func (s *Source) Settle() {}
 func (s *Source) Check() error { return nil }
 
 // FollowCPUs implements [source.Source].
-func (s *Source) FollowCPUs(online []int) error {
-	s.reading.mu.Lock()
-	defer s.reading.mu.Unlock()
-	return s.events.follow(online, s.options.Target)
-}
+func (s *Source) FollowCPUs(online []int) error { return s.feed.FollowCPUs(online) }
 
 // Remap implements [source.Source].
 func (s *Source) Remap(pid int) error {
@@ -556,9 +558,8 @@ func (s *Source) Counts() *stacks.Counts { return s.counts }
 
 // Stats implements [source.Source].
 func (s *Source) Stats() (probe.Stats, error) {
-	lost := s.lost.Load()
-	stats := probe.Stats{Samples: s.samples + lost}
-	stats.Losses[profile.LossRing] = lost
+	stats := probe.Stats{Samples: s.samples + s.lost}
+	stats.Losses[profile.LossRing] = s.lost
 	stats.Losses[profile.LossThrottled] = s.throttled
 	made := s.codes.Stats()
 	stats.Losses[profile.LossUnwindFiles] = uint64(made.Files)
@@ -570,7 +571,4 @@ func (s *Source) Stats() (probe.Stats, error) {
 func (s *Source) MapMemory() uint64 { return 0 }
 
 // Close implements [source.Source] and [process.Listener].
-func (s *Source) Close() error {
-	s.stopReading()
-	return errors.Join(s.events.close(), s.codes.Close())
-}
+func (s *Source) Close() error { return errors.Join(s.feed.Close(), s.codes.Close()) }

@@ -99,8 +99,8 @@ func TestKernelFrames(t *testing.T) {
 // testSource returns a source without events.
 func testSource(t target.Target) *Source {
 	s := &Source{options: Options{Target: t}, programs: newPrograms(), seed: maphash.MakeSeed()}
-	s.events = &events{threads: map[int]int{7: 7, 8: 7}, owners: map[uint64]int{1: 7, 2: 8}}
-	s.began.Store(5)
+	s.feed = &rings{options: &s.options, events: &events{threads: map[int]int{7: 7, 8: 7}, owners: map[uint64]int{1: 7, 2: 8}}}
+	s.began = 5
 	return s
 }
 
@@ -252,7 +252,7 @@ func TestUnmeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.options.Spec, s.samples, s.periods, s.total = clock, 4, 40, 100
-	s.lost.Store(2)
+	s.lost = 2
 	if u := s.Unmeasured(); u.CPUTime != 0 {
 		t.Errorf("got %d before the end, want none", u.CPUTime)
 	}
@@ -354,9 +354,8 @@ func TestChildrenEnd(t *testing.T) {
 	for _, children := range []bool{false, true} {
 		s := testSource(target.Target{Scope: target.Processes, PIDs: []int{7}, Children: children})
 		s.ended = true
-		s.events.rings = nil
 		fork := perfevent.Fork{Stamp: perfevent.Stamp{Time: 6}, PID: 9, PPID: 7, TID: 9, PTID: 7}
-		s.reading.fresh = []perfevent.Record{fork}
+		s.feed.(*rings).fresh = []perfevent.Record{fork}
 		var got []perfevent.Record
 		if _, err := s.Drain(func(r perfevent.Record) { got = append(got, r) }); err != nil {
 			t.Fatal(err)
@@ -460,13 +459,13 @@ func TestInterval(t *testing.T) {
 	} {
 		s := testSource(target.Target{})
 		s.options.Frequency, s.options.Period, s.options.Spec = test.options.Frequency, test.options.Period, test.options.Spec
-		s.events.smallest = test.ring
+		s.feed.(*rings).events.smallest = test.ring
 		rate := test.options.Frequency
 		if rate == 0 {
 			rate = 1000
 		}
-		d := s.interval()
-		if bytes := d.Seconds() * float64(rate) * (stackCopy + 1<<10); bytes > float64(test.ring)/2 && d > 1e6 || d < 1e6 || d > readAtLeast {
+		d := s.feed.(*rings).interval()
+		if bytes := d.Seconds() * float64(rate) * (StackCopy + 1<<10); bytes > float64(test.ring)/2 && d > 1e6 || d < 1e6 || d > readAtLeast {
 			t.Errorf("%+v: got %v, in which %.0f bytes of %d are written", test.options, d, bytes, test.ring)
 		}
 	}
