@@ -27,7 +27,7 @@ type profileCommand struct {
 	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event. Default: cycles, or cpu-clock if there is no cycle counter."`
 	Frequency *frequency `short:"F" placeholder:"HZ" xor:"rate" group:"how" help:"Samples per second on each CPU, or max. Default: ${frequency}. Odd rates avoid lockstep with timers."`
 	rateFlag
-	Via   string `enum:"auto,bpf,perf" default:"auto" placeholder:"METHOD" group:"how" help:"How to sample: bpf uses BPF programs; perf uses perf events alone, which need no root for your own processes (-p, -L or a command), but sample user code only (default event: cpu-clock); auto, the default, uses the first of these that is possible."`
+	Via   string `enum:"auto,bpf,perf,ptrace" default:"auto" placeholder:"METHOD" group:"how" help:"How to sample: bpf uses BPF programs; perf uses perf events alone, which need no root for your own processes (-p, -L or a command), but sample user code only (default event: cpu-clock); ptrace stops threads of your own processes for moments, which needs neither; auto, the default, uses the first of these that is possible."`
 	Count *count `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event, instead of at a frequency. For clocks, N is in nanoseconds, at least 10000."`
 	Wall  bool   `group:"how" help:"Include off-CPU time: the profile shows wall-clock time. The event is cpu-clock."`
 	Times bool   `group:"output" help:"Keep the times of samples in a page (.html): its heat map selects a part of the run. Costs more than counting; see docs/flamegraph.md."`

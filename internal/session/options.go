@@ -91,7 +91,8 @@ type Options struct {
 	Interpreters string
 
 	// Via selects how to sample: "bpf" by BPF programs, "perf" by perf events alone, which see only user code of
-	// the user's own processes, "auto" or empty by the first of these that is possible.
+	// the user's own processes, "ptrace" by stopping their threads for moments, "auto" or empty by the first of these that is
+	// possible.
 	Via string
 
 	// RingSize is the ring buffer's size in bytes, CountEntries the size of

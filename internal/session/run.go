@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/capture/rules"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/stopping"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/unwinding"
 	"fulgur/internal/containers"
@@ -58,6 +59,7 @@ type run struct {
 	judge     *rules.Judge                          // nil without rules
 	unwinder  unwinding.Unwinder
 	snapshots unwinding.Snapshots
+	stops     *stopping.Sampler // nil unless threads are stopped to sample them
 	children  *childWatch
 
 	// event handles event records, nil if there are none.
@@ -88,8 +90,11 @@ func newRun(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 		}
 	}
 	load := r.loadBPF
-	if o.Via == viaPerf {
+	switch o.Via {
+	case viaPerf:
 		load = r.loadPerf
+	case viaPtrace:
+		load = r.loadStops
 	}
 	if err := load(); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -10,10 +11,12 @@ import (
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/perfring"
 	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stopping"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/unwinding"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/tracing"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/process"
@@ -23,61 +26,116 @@ import (
 
 // Values of [Options.Via] that demand one way.
 const (
-	viaBPF  = "bpf"
-	viaPerf = "perf"
+	viaBPF    = "bpf"
+	viaPerf   = "perf"
+	viaPtrace = "ptrace"
 )
 
-// chooseVia decides how to sample: by BPF programs if fulgur may load them, and otherwise by perf events alone if they
-// can sample the subject.
+// chooseVia decides how to sample: by BPF programs if fulgur may load them, otherwise by perf events alone if they can
+// sample the subject, and otherwise by stopping threads if that is possible.
 func (o *Options) chooseVia(what source.Subject) error {
-	if o.Via == viaPerf {
+	switch o.Via {
+	case viaPerf:
 		return o.preparePerf(what)
+	case viaPtrace:
+		return o.prepareStops(what)
 	}
 	err := doctor.CheckPrivileges(what.Command(), o.Stderr, o.Quiet)
 	var lacking *doctor.Error
-	if err == nil || o.Via == viaBPF || !errors.As(err, &lacking) || o.preparePerf(what) != nil {
+	switch {
+	case err == nil || o.Via == viaBPF || !errors.As(err, &lacking):
+		return err
+	case o.preparePerf(what) == nil:
+		o.Via = viaPerf
+	case o.prepareStops(what) == nil:
+		o.Via = viaPtrace
+	default:
 		return err
 	}
-	o.Via = viaPerf
 	return nil
+}
+
+// prepareOwn checks whether a subject is code of the user's own processes, which can be sampled without BPF programs. way
+// is how, for messages.
+func (o *Options) prepareOwn(what source.Subject, way string) (*oncpu.Subject, error) {
+	m := onCPU(what)
+	switch {
+	case m == nil || m.Idle:
+		return nil, usage.Errorf("%s measure neither off-CPU time nor idle CPUs", way)
+	case o.Target.Scope == target.System || o.Target.Scope == target.Cgroup:
+		return nil, usage.Errorf("%s measure only your own processes: choose some with %s, or give a command", way, usage.Process)
+	case o.KernelOnly || len(m.Specs) > 0 && m.Specs[0].ExcludeUser:
+		return nil, usage.Errorf("%s do not measure the kernel without user code", way)
+	case o.By == profile.GroupLabel:
+		return nil, usage.Errorf("%s read no labels", way)
+	case !slices.Contains([]string{"", "auto"}, o.Unwind) || o.Interpreters == interpretersOnly:
+		return nil, usage.Errorf("%s walk stacks in one way: by unwind tables and frame pointers, without functions of interpreters", way)
+	case o.Rules.Any():
+		return nil, usage.Errorf("%s have no rules that include or exclude processes", way)
+	case len(m.Specs) > 1:
+		// One kind of CPU alone would look like the whole program.
+		return nil, usage.Errorf("%s sample one event, but %s is a separate event on each kind of CPU here: choose cpu-clock", way, m.Specs[0].Name)
+	}
+	if len(m.Specs) == 0 {
+		clock, err := perfevent.ParseEvent("cpu-clock")
+		if err != nil {
+			return nil, err
+		}
+		m.Specs = []perfevent.Spec{clock}
+	}
+	return m, nil
 }
 
 // preparePerf checks whether perf events alone can sample a subject, by opening its event on this thread. The subject
 // then has this event, for user code only.
 func (o *Options) preparePerf(what source.Subject) error {
-	m := onCPU(what)
+	m, err := o.prepareOwn(what, "perf events alone")
 	switch {
-	case m == nil || m.Idle:
-		return usage.Errorf("perf events alone measure neither off-CPU time nor idle CPUs")
-	case o.Target.Scope == target.System || o.Target.Scope == target.Cgroup:
-		return usage.Errorf("perf events alone measure only your own processes: choose some with %s, or give a command", usage.Process)
-	case o.KernelOnly || len(m.Specs) > 0 && m.Specs[0].ExcludeUser:
-		return usage.Errorf("perf events alone do not measure the kernel without user code")
-	case o.By == profile.GroupLabel:
-		return usage.Errorf("perf events alone read no labels")
-	case !slices.Contains([]string{"", "auto"}, o.Unwind) || o.Interpreters == interpretersOnly:
-		return usage.Errorf("perf events alone walk stacks in one way: by unwind tables and frame pointers, without functions of interpreters")
-	case o.Rules.Any():
-		return usage.Errorf("perf events alone have no rules that include or exclude processes")
-	case len(m.Specs) > 1:
-		// One kind of CPU alone would look like the whole program.
-		return usage.Errorf("perf events alone sample one event, but %s is a separate event on each kind of CPU here: choose cpu-clock", m.Specs[0].Name)
-	}
-	if len(m.Specs) == 0 {
-		clock, err := perfevent.ParseEvent("cpu-clock")
-		if err != nil {
-			return err
-		}
-		m.Specs = []perfevent.Spec{clock}
-	}
-	if perfevent.Try(m.Specs[0]) == nil {
+	case err != nil:
+		return err
+	case perfevent.Try(m.Specs[0]) == nil:
 		return nil
 	}
-	m.Specs[0].ExcludeKernel = true
-	if err := perfevent.TryUser(m.Specs[0]); err != nil {
+	user := m.Specs[0]
+	user.ExcludeKernel = true
+	if err := perfevent.TryUser(user); err != nil {
 		return doctor.Explain(err, "sampling your own processes by perf events alone")
 	}
+	m.Specs[0] = user
 	return nil
+}
+
+// prepareStops checks whether a subject can be sampled by stopping threads.
+func (o *Options) prepareStops(what source.Subject) error {
+	m, err := o.prepareOwn(what, "stops (ptrace)")
+	switch {
+	case err != nil:
+		return err
+	case m.Specs[0].ExcludeKernel:
+		return usage.Errorf("stops (ptrace) cannot tell time in the kernel apart: choose %s", m.Specs[0].Name)
+	case !m.Specs[0].IsTime():
+		return usage.Errorf("stops (ptrace) sample CPU time, not %s: choose cpu-clock", m.Specs[0].Name)
+	case len(o.Target.CPUs) > 0:
+		return usage.Errorf("stops (ptrace) cannot be limited to CPUs")
+	}
+	if err := tracing.Permitted(); err != nil {
+		return fmt.Errorf("sampling by stops needs ptrace, which a seccomp filter forbids here: %w", err)
+	}
+	return o.checkScope()
+}
+
+// checkScope checks whether Yama lets this process trace the target.
+func (o *Options) checkScope() error {
+	const remedy = "or run: sudo sysctl kernel.yama.ptrace_scope=0"
+	switch scope := tracing.Scope(); {
+	case scope == 0 || os.Geteuid() == 0 && scope < 3 || o.Target.Scope == target.Command && scope == 1:
+		return nil
+	case scope == 1:
+		return fmt.Errorf("sampling running processes by stops needs sysctl kernel.yama.ptrace_scope=0, which is 1: give a command (-- COMMAND) instead, %s", remedy)
+	case scope == 2:
+		return fmt.Errorf("sampling by stops needs sysctl kernel.yama.ptrace_scope below 2, which is 2: %s", strings.TrimPrefix(remedy, "or "))
+	}
+	return errors.New("sampling by stops needs sysctl kernel.yama.ptrace_scope below 2; it is 3, which forbids ptrace until the next boot")
 }
 
 // onCPU returns the subject of samples of running code, nil for other subjects.
@@ -96,16 +154,11 @@ func onCPU(what source.Subject) *oncpu.Subject {
 // loadPerf opens the perf events of the subject. They also report mappings, forks and execs of the sampled processes.
 func (r *run) loadPerf() error {
 	o, m := r.options, onCPU(r.subject)
-	times, err := r.startRecorder()
+	options, err := r.walking()
 	if err != nil {
 		return err
 	}
-	_, stream := r.subject.(streamed)
-	s, err := perfring.Open(perfring.Options{
-		Spec: m.Specs[0], Frequency: m.Frequency, Period: m.Period, UserOnly: o.UserOnly,
-		Target: o.Target, MaxDepth: o.MaxDepth, ByThread: o.PerThread, ByCPU: o.PerCPU, Timeline: times || stream,
-		Finder: r.finder.Local(), TableBytes: o.UnwindMemory,
-	})
+	s, err := perfring.Open(options)
 	if err != nil {
 		return err
 	}
@@ -114,6 +167,38 @@ func (r *run) loadPerf() error {
 	} else {
 		o.warn("samples by perf events, without CAP_BPF")
 	}
+	return r.listenTo(s)
+}
+
+// loadStops prepares to sample by stopping threads.
+func (r *run) loadStops() error {
+	o := r.options
+	options, err := r.walking()
+	if err != nil {
+		return err
+	}
+	r.stops, err = stopping.New(stopping.Options{Target: o.Target, Period: onCPU(r.subject).Between(), Stack: perfring.StackCopy})
+	if err != nil {
+		return fmt.Errorf("sample by stops (ptrace), without CAP_BPF and CAP_PERFMON: %w", err)
+	}
+	o.warn("samples by stopping threads for moments (ptrace): time in the kernel counts at the system call")
+	return r.listenTo(perfring.New(options, r.stops))
+}
+
+// walking returns the options of a source that walks copies of stacks.
+func (r *run) walking() (perfring.Options, error) {
+	o, m := r.options, onCPU(r.subject)
+	times, err := r.startRecorder()
+	_, stream := r.subject.(streamed)
+	return perfring.Options{
+		Spec: m.Specs[0], Frequency: m.Frequency, Period: m.Period, UserOnly: o.UserOnly,
+		Target: o.Target, MaxDepth: o.MaxDepth, ByThread: o.PerThread, ByCPU: o.PerCPU, Timeline: times || stream,
+		Finder: r.finder.Local(), TableBytes: o.UnwindMemory,
+	}, err
+}
+
+// listenTo makes s the source of the run, whose records show mappings, forks and execs.
+func (r *run) listenTo(s *perfring.Source) error {
 	pids, err := s.Targets()
 	if err != nil {
 		return errors.Join(err, s.Close())
@@ -124,7 +209,7 @@ func (r *run) loadPerf() error {
 	var files []*process.File
 	for _, pid := range pids {
 		files = append(files, process.Files(r.tracker.Processes.Mappings(pid))...)
-		if o.Target.Scope == target.Command {
+		if r.options.Target.Scope == target.Command {
 			files = append(files, unwinding.Libraries(r.tracker.Processes, pid)...)
 		}
 	}
@@ -152,11 +237,15 @@ func hosted() func(pid int, f *process.File) string {
 // maxDepartures limits the processes that the summary names as no longer sampled.
 const maxDepartures = 3
 
-// unmeasured returns what perf events alone could not see so far, in lines of text, nil for BPF programs. The amounts of
+// unmeasured returns what perf events alone, or stops, could not see so far, in lines of text, nil for BPF programs. The amounts of
 // CPU time are those of the whole run.
 func (r *run) unmeasured(amounts bool) (lines []string) {
 	_ = source.Each(r.sources, func(s *perfring.Source) error {
 		u := s.Unmeasured()
+		if r.stops != nil {
+			lines = append(lines, stopLines(u, r.stops.Stats(), amounts, onCPU(r.subject).Between())...)
+			return nil
+		}
 		lines = append(lines, leftOut(u, amounts, onCPU(r.subject).Between()))
 		if u.Without > 0 {
 			lines = append(lines, fmt.Sprintf("%d of %d threads were not measured: each takes an open file for each CPU, and fulgur opens up to %d of them: raise the limit with ulimit -n", u.Without, u.Threads, u.Limit))
@@ -175,6 +264,9 @@ func (r *run) unmeasured(amounts bool) (lines []string) {
 	return lines
 }
 
+// shownUnsampled is the least CPU time that is worth mentioning.
+const shownUnsampled = 5 * time.Millisecond
+
 // leftOut says how the target was measured, and how much of its CPU time was not sampled, if amounts are wanted. between is
 // the time between two samples.
 func leftOut(u perfring.Unmeasured, amounts bool, between time.Duration) string {
@@ -187,8 +279,7 @@ func leftOut(u perfring.Unmeasured, amounts bool, between time.Duration) string 
 		brief := fmt.Sprintf("in %s that ended before the first sample", plain.Count(u.Brief, "thread"))
 		where = strings.TrimPrefix(where+" or "+brief, " or ")
 	}
-	const shown = 5 * time.Millisecond
-	if !amounts || u.Unsampled < shown || where == "" {
+	if !amounts || u.Unsampled < shownUnsampled || where == "" {
 		return line
 	}
 	return fmt.Sprintf("%s; %.2f s of %.2f s of CPU time, %s, was not sampled", line, u.Unsampled.Seconds(), u.CPUTime.Seconds(), where)

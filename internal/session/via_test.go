@@ -6,9 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/perfring"
 	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stopping"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/usage"
@@ -39,6 +42,63 @@ func TestPreparePerf(t *testing.T) {
 		if err := test.options.preparePerf(test.what); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want a usage error with %q", name, err, test.want)
 		}
+	}
+}
+
+// What stops cannot measure is a usage error.
+func TestPrepareStops(t *testing.T) {
+	event := func(name string) *oncpu.Subject {
+		m := oncpu.New(oncpu.Config{Frequency: 99})
+		spec, err := perfevent.ParseEvent(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Specs = []perfevent.Spec{spec}
+		return m
+	}
+	own := target.Target{Scope: target.Processes, PIDs: []int{1}}
+	for name, test := range map[string]struct {
+		options Options
+		what    source.Subject
+		want    string
+	}{
+		"another event": {Options{Target: own}, event("page-faults"), "sample CPU time, not page-faults"},
+		"user code":     {Options{Target: own}, event("cpu-clock:u"), "cannot tell time in the kernel apart"},
+		"some CPUs":     {Options{Target: target.Target{Scope: target.Processes, CPUs: []int{0}}}, event("cpu-clock"), "cannot be limited to CPUs"},
+		"the machine":   {Options{}, event("cpu-clock"), "only your own processes"},
+		"waits":         {Options{Target: own}, newWall(oncpu.Config{}), "neither off-CPU time nor idle CPUs"},
+	} {
+		if err := test.options.prepareStops(test.what); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want a usage error with %q", name, err, test.want)
+		}
+	}
+}
+
+// The lines say how a target was stopped, at what cost, and what has no sample.
+func TestStopLines(t *testing.T) {
+	const line = "without CAP_BPF: by stops (ptrace), time in the kernel counts at the system call"
+	u := perfring.Unmeasured{CPUTime: 2 * time.Second, Unsampled: 110 * time.Millisecond}
+	s := stopping.Stats{
+		Rounds: 400, Lasted: 10 * time.Second, Stops: 300, Median: 71400 * time.Nanosecond, Longest: 3456 * time.Microsecond, Waiting: 5, Interrupted: 1,
+		Refused: []stopping.RefusalError{{PID: 7, Reason: errors.New("belongs to another user")}}, Others: 2, Traced: 3, Tracer: "is already being traced by process 9 (gdb\x1b): end that tracer first",
+	}
+	rest := []string{
+		"process 7 was not sampled: it belongs to another user", "2 child processes with other privileges could not be sampled",
+		`3 times could not be sampled: the thread is already being traced by process 9 (gdb\x1b): end that tracer first`,
+	}
+	want := append([]string{
+		line + "; 0.11 s of 2.00 s of CPU time was not sampled: of threads that were not found running, or since their last sample",
+		"300 stops, half of them shorter than 71µs, the longest 3.46ms; 5 came when the thread had begun to wait, and ended 1 system call with EINTR",
+		"looked at threads 40 times per second instead of 100: more would cost too much, or the machine is busy",
+	}, rest...)
+	if diff := cmp.Diff(want, stopLines(u, s, true, 10*time.Millisecond)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(append([]string{line}, rest...), stopLines(u, s, false, 10*time.Millisecond)); diff != "" {
+		t.Errorf("without amounts (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{line}, stopLines(perfring.Unmeasured{}, stopping.Stats{}, true, time.Second)); diff != "" {
+		t.Errorf("without stops (-want +got):\n%s", diff)
 	}
 }
 
