@@ -13,7 +13,9 @@ type Command string
 const (
 	Profile Command = "profile"
 	// ProfilePerf samples the user code of the user's own processes by perf events alone.
-	ProfilePerf     Command = "profile --via perf"
+	ProfilePerf Command = "profile --via perf"
+	// ProfilePtrace samples them by stopping their threads.
+	ProfilePtrace   Command = "profile --via ptrace"
 	OffCPU          Command = "offcpu"
 	BlockIO         Command = "blockio"
 	Faults          Command = "faults"
@@ -51,6 +53,7 @@ type command struct {
 var commands = []command{
 	{Profile, []Command{Profile}, 64, true}, // 55
 	{ProfilePerf, nil, 0, false},
+	{ProfilePtrace, nil, 0, false},
 	{OffCPU, []Command{OffCPU}, 72, true},                            // 65
 	{BlockIO, []Command{BlockIO}, 72, true},                          // 65
 	{Faults, []Command{Faults}, 64, true},                            // 58
@@ -72,7 +75,7 @@ var commands = []command{
 var Commands = commandsThat(func(command) bool { return true })
 
 // withBPF lists the commands that load BPF programs, or trace processes of other users.
-var withBPF = commandsThat(func(c command) bool { return c.name != ProfilePerf })
+var withBPF = commandsThat(func(c command) bool { return c.name != ProfilePerf && c.name != ProfilePtrace })
 
 // withStacks lists the commands that show stacks by BPF programs.
 var withStacks = commandsThat(func(c command) bool { return c.stacks })
@@ -216,7 +219,8 @@ const (
 	CheckProc   = "proc"
 	CheckCgroup = "cgroup"
 
-	checkBTF = "btf"
+	checkBTF     = "btf"
+	checkSeccomp = "seccomp"
 )
 
 // Judge returns the problem that the check with the given ID finds, nil if none.

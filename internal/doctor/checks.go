@@ -286,21 +286,25 @@ var grounds = []check{
 			{
 				when:   func(f *Facts) bool { return f.sysctl(sysctlPtrace, 0) == 3 },
 				what:   always("sysctl " + sysctlPtrace + " is 3, which forbids ptrace until the next boot"),
-				stops:  []Command{BoltStepping},
+				stops:  []Command{ProfilePtrace, BoltStepping},
 				denies: capability.SetOf(capability.SysPtrace),
 				remedy: do("set a lower value in /etc/sysctl.d and reboot"),
 			},
 			{
-				// Capabilities of fulgur's file do not count; see package stepping.
-				when: func(f *Facts) bool {
-					return f.sysctl(sysctlPtrace, 0) > 0 && (!f.Can(capability.SysPtrace) || f.Lent.Has(capability.SysPtrace))
-				},
-				what: func(f *Facts) string {
-					return fmt.Sprintf("sysctl %s is %d, and the user lacks CAP_SYS_PTRACE", sysctlPtrace, f.Sysctls[sysctlPtrace])
-				},
-				stops:  []Command{BoltStepping},
+				when:   func(f *Facts) bool { return f.sysctl(sysctlPtrace, 0) == 2 && lacksPtrace(f) },
+				what:   lacksPtraceAt,
+				stops:  []Command{ProfilePtrace, BoltStepping},
 				denies: capability.SetOf(capability.SysPtrace),
-				remedy: do("run fulgur with sudo, or run once: `sudo sysctl " + sysctlPtrace + "=0`"),
+				remedy: ptraceRemedy,
+			},
+			{
+				when:   func(f *Facts) bool { return f.sysctl(sysctlPtrace, 0) == 1 && lacksPtrace(f) },
+				what:   lacksPtraceAt,
+				stops:  []Command{BoltStepping},
+				costs:  []Command{ProfilePtrace},
+				lost:   "only commands that fulgur starts can be measured, not processes that run already",
+				denies: capability.SetOf(capability.SysPtrace),
+				remedy: ptraceRemedy,
 			},
 		},
 	},
@@ -315,7 +319,7 @@ var grounds = []check{
 		},
 	},
 	{
-		id: "seccomp", group: groupAround, title: "seccomp",
+		id: checkSeccomp, group: groupAround, title: "seccomp",
 		value: either(hasSeccomp, "filtered", "no filter"),
 		faults: []fault{{
 			when:   hasSeccomp,
@@ -399,6 +403,18 @@ func (f *Facts) isBefore(major, minor int) bool {
 	}
 	return is[0] < major || is[0] == major && is[1] < minor
 }
+
+// lacksPtrace reports whether the user may trace only what Yama permits. Capabilities of fulgur's file do not count; see
+// package stepping.
+func lacksPtrace(f *Facts) bool {
+	return !f.Can(capability.SysPtrace) || f.Lent.Has(capability.SysPtrace)
+}
+
+func lacksPtraceAt(f *Facts) string {
+	return fmt.Sprintf("sysctl %s is %d, and the user lacks CAP_SYS_PTRACE", sysctlPtrace, f.Sysctls[sysctlPtrace])
+}
+
+var ptraceRemedy = do("run fulgur with sudo, or run once: `sudo sysctl " + sysctlPtrace + "=0`")
 
 // isConfined reports whether a security module has a profile for the process:
 // AppArmor calls others "unconfined", SELinux "…:unconfined_t:…".

@@ -11,6 +11,7 @@ import (
 
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/tracing"
 	"fulgur/internal/message/usage"
 )
 
@@ -46,18 +47,21 @@ func (e *Error) Instead() string {
 	if err != nil {
 		return ""
 	}
-	return f.instead(perfevent.TryUser(clock))
+	return f.instead(perfevent.TryUser(clock), tracing.Permitted())
 }
 
-// instead is [Error.Instead]. tried is the error of an event of user code.
-func (f *Facts) instead(tried error) string {
+// instead is [Error.Instead]. tried is the error of an event of user code, and stops that of ptrace.
+func (f *Facts) instead(tried, stops error) string {
 	privileged := f.Can(capability.BPF) && f.Can(capability.Perfmon) && !f.UserNamespace
 	own := fmt.Sprintf("fulgur profile and fulgur top measure the code of your own processes (%s) and commands", usage.Process)
+	scope := f.sysctl(sysctlPtrace, 0)
 	switch {
 	case privileged:
 		return ""
-	case tried == nil:
+	case tried == nil || stops == nil && scope == 0:
 		return "Without privileges, " + own + "."
+	case stops == nil && scope == 1:
+		return "Without privileges, fulgur profile measures commands."
 	case refused(tried) && f.sysctl(sysctlParanoid, 2) > 2:
 		return "Without privileges, " + own + ", after: " + paranoidRemedy(f).Paste
 	}

@@ -79,21 +79,24 @@ func TestInstead(t *testing.T) {
 	for _, test := range []struct {
 		machine string
 		tried   error
+		stops   error
 		want    string
 	}{
-		{"a user", nil, works},
-		{"CAP_BPF", nil, works},
-		{"a rootless container", nil, works},
-		{"Debian's paranoia", syscall.EACCES, after},
-		{"a user", syscall.EACCES, ""}, // a seccomp filter
-		{"a user", syscall.ENOENT, ""},
-		{"root", nil, ""},
+		{"a user", nil, syscall.EPERM, works},
+		{"CAP_BPF", nil, syscall.EPERM, works},
+		{"a rootless container", nil, syscall.EPERM, works},
+		{"Debian's paranoia", syscall.EACCES, syscall.EPERM, after},
+		{"Debian's paranoia", syscall.EACCES, nil, works},
+		{"yama", syscall.EACCES, nil, "Without privileges, fulgur profile measures commands."},
+		{"a user", syscall.EACCES, syscall.EPERM, ""}, // a seccomp filter
+		{"a user", syscall.ENOENT, syscall.EPERM, ""},
+		{"root", nil, nil, ""},
 	} {
 		f := machine(test.machine)
-		if test.machine == "Debian's paranoia" {
+		if test.machine == "Debian's paranoia" || test.machine == "yama" {
 			f.Effective = 0
 		}
-		if got := f.instead(test.tried); got != test.want && (test.want != after || !strings.HasSuffix(got, after)) {
+		if got := f.instead(test.tried, test.stops); got != test.want && (test.want != after || !strings.HasSuffix(got, after)) {
 			t.Errorf("%s, %v: got %q, want %q", test.machine, test.tried, got, test.want)
 		}
 	}

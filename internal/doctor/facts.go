@@ -105,6 +105,8 @@ const (
 	ProbePerfEvent Probe = "perf_event program"
 	// ProbeUserEvents opens an event of user code, on this thread.
 	ProbeUserEvents Probe = "perf events of user code"
+	// ProbeStops makes the system call that stops own threads, for none.
+	ProbeStops Probe = "ptrace of own threads"
 	// ProbeRing creates a ring buffer.
 	ProbeRing Probe = "ring buffer"
 	// ProbeTracing and ProbeRawTracepoint load and attach a program of type

@@ -59,7 +59,7 @@ var machines = map[string]func(*Facts){
 	"a user": func(f *Facts) {
 		f.Effective = 0
 		refuse(f)
-		f.Tried[ProbeUserEvents] = Outcome{}
+		f.Tried[ProbeUserEvents], f.Tried[ProbeStops] = Outcome{}, Outcome{}
 	},
 	"CAP_BPF and CAP_PERFMON": func(f *Facts) {
 		f.Effective = capability.SetOf(capability.BPF, capability.Perfmon)

@@ -90,7 +90,7 @@ func sentence(list []Command) string {
 	case len(list) == len(Commands):
 		return "all commands"
 	case slices.Equal(list, withBPF):
-		return "all commands except `" + string(ProfilePerf) + "`"
+		return "all commands except `" + string(ProfilePerf) + "` and `" + string(ProfilePtrace) + "`"
 	}
 	names := make([]string, len(list))
 	for i, c := range list {

@@ -34,6 +34,7 @@ var (
 var trials = slices.Concat([]check{
 	trial(ProbePerfEvent, "perf_event", fault{stops: withBPF}),
 	trial(ProbeUserEvents, "user_events", fault{stops: []Command{ProfilePerf}}),
+	trial(ProbeStops, "ptrace", fault{stops: []Command{ProfilePtrace}}),
 	trial(ProbeRing, "ring_buffer", fault{stops: withBPF}),
 	trial(ProbeTracing, "tp_btf", fault{stops: withBPF}),
 	trial(ProbeIterator, "iterator", fault{stops: withStacks}),
@@ -177,12 +178,14 @@ func failed(err error) string {
 }
 
 // untyped lists the probes that do not need the kernel's BTF.
-var untyped = []Probe{ProbePerfEvent, ProbeUserEvents, ProbeRing, ProbeRawTracepoint, ProbeKprobe, ProbeUprobe, ProbeTracepoint, ProbeCycles, ProbeBranchRecords, ProbeBreakpoints}
+var untyped = []Probe{ProbePerfEvent, ProbeUserEvents, ProbeStops, ProbeRing, ProbeRawTracepoint, ProbeKprobe, ProbeUprobe, ProbeTracepoint, ProbeCycles, ProbeBranchRecords, ProbeBreakpoints}
 
 // causesOf returns the problems that explain the failure of p, nil if none does.
 func (f *Facts) causesOf(p Probe) []Problem {
 	err, cause := f.Tried[p].Err, (*Problem)(nil)
 	switch {
+	case refused(err) && p == ProbeStops:
+		cause = f.Judge(checkSeccomp)
 	case refused(err):
 		return f.causes(needs)
 	case errors.Is(err, fs.ErrNotExist) && f.ForeignProc:

@@ -22,6 +22,7 @@ import (
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/tracefs"
+	ptrace "fulgur/internal/linux/tracing"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/symbols/ksym"
 	"fulgur/internal/symbols/symbolize"
@@ -32,6 +33,7 @@ func All() doctor.Trials {
 	trials := doctor.Trials{
 		doctor.ProbePerfEvent:     doctor.Quietly(perfEvent),
 		doctor.ProbeUserEvents:    doctor.Quietly(userEvents),
+		doctor.ProbeStops:         doctor.Quietly(ptrace.Permitted),
 		doctor.ProbeRing:          doctor.Quietly(ring),
 		doctor.ProbeTracing:       doctor.Quietly(tracing),
 		doctor.ProbeRawTracepoint: doctor.Quietly(rawTracepoint),
