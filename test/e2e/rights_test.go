@@ -544,9 +544,11 @@ func testDoctor(t *testing.T, run func([]uintptr, ...string) result, workload st
 	if got := run(capabilities, "profile", "--via", "bpf", "-q", "-f", "--", workload); (got.code == 0) != (r.code == 0) {
 		t.Errorf("exit code of the doctor %d, of a profile %d, want both 0 or none: %s", r.code, got.code, got.stderr)
 	}
-	i := slices.IndexFunc(report.Commands, func(v doctor.Verdict) bool { return v.Command == doctor.ProfilePerf })
-	if got := run(capabilities, "profile", "--via", "perf", "-q", "-f", "--", workload); (got.code == 0) != (report.Commands[i].Works != doctor.No) {
-		t.Errorf("%+v, and the exit code of a profile is %d: %s", report.Commands[i], got.code, got.stderr)
+	for via, command := range map[string]doctor.Command{"perf": doctor.ProfilePerf, "ptrace": doctor.ProfilePtrace} {
+		i := slices.IndexFunc(report.Commands, func(v doctor.Verdict) bool { return v.Command == command })
+		if got := run(capabilities, "profile", "--via", via, "-q", "-f", "--", workload); (got.code == 0) != (report.Commands[i].Works != doctor.No) {
+			t.Errorf("%+v, and the exit code of a profile is %d: %s", report.Commands[i], got.code, got.stderr)
+		}
 	}
 }
 
