@@ -32,6 +32,7 @@ enum scratch {
 #include "count.h"
 #include "event.h"
 #include "file.h"
+#include "histogram.h"
 #include "kernel.h"
 #include "target.h"
 #include "unwind.h"
@@ -147,27 +148,22 @@ struct {
 	__type(value, struct request_state);
 } requests SEC(".maps");
 
-/* Latency histograms, in powers of two of microseconds. */
-#define LATENCY_SLOTS 32
-
 struct latency_key {
 	u32 device;
 	u32 operation; /* without flags */
 };
 
-struct latency {
-	u64 slots[LATENCY_SLOTS];
-};
-
 const struct latency_key *unused_latency_key __attribute__((unused));
-const struct latency *unused_latency __attribute__((unused));
 
+/* User space sets the size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
+	__uint(max_entries, 1);
 	__type(key, struct latency_key);
-	__type(value, struct latency);
+	__type(value, struct histogram);
 } latencies SEC(".maps");
+
+u64 unplaced; /* requests whose histogram had no room */
 
 /* Completes the bios of file systems that bypass the page cache. */
 extern void iomap_dio_bio_end_io __ksym __weak;
@@ -576,21 +572,18 @@ static __always_inline void add_latency(struct request_state *state, u64 now)
 		.device = state->device,
 		.operation = state->operation & OPERATION_MASK,
 	};
-	u64 us = (now - (queue_in_latency ? state->born : state->issued)) / 1000;
-	static const struct latency none;
-	struct latency *latency;
-	u32 slot = 0, i;
+	static const struct histogram none;
+	struct histogram *latency;
 
 	latency = bpf_map_lookup_elem(&latencies, &key);
 	if (!latency) {
 		bpf_map_update_elem(&latencies, &key, &none, BPF_NOEXIST);
 		latency = bpf_map_lookup_elem(&latencies, &key);
-		if (!latency)
-			return;
 	}
-	for (i = 1; i < LATENCY_SLOTS && us >> i; i++)
-		slot = i;
-	__sync_fetch_and_add(&latency->slots[slot & (LATENCY_SLOTS - 1)], 1);
+	if (latency)
+		histogram_add(latency, now - (queue_in_latency ? state->born : state->issued));
+	else
+		__sync_fetch_and_add(&unplaced, 1);
 }
 
 SEC("tp_btf/block_rq_complete")

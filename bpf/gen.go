@@ -16,7 +16,8 @@
 //     share runtime_frames.h and runtime_maps.h; program.h (runtimes of new processes)
 //   - labels: labels.h, with label_set.h, context.h and label_maps.h
 //   - what crosses into user space: record.h, ring.h, seen.h (what was sent), count.h (counts of
-//     stacks), event.h (events of a timeline), file.h (names of files), loss.h (what was lost)
+//     stacks), event.h (events of a timeline), histogram.h (distributions of times), file.h (names of
+//     files), loss.h (what was lost)
 //   - events that users choose: hit.h (hits), field.h (their fields)
 //
 // A family may define SCRATCHES and UNWIND_BLOCK_BYTES before its first include. ksym.bpf.c is no
@@ -30,12 +31,12 @@ package bpf
 
 //go:generate -command compile go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf" -target amd64,arm64 -go-package bpf -output-dir ../internal/bpf -no-global-types
 //go:generate compile -type stack_record -type rule_match -type rule_limit -type thinned -type code_head -type label -type label_record -type thread_context -type snapshot -type count_key -type count_value -type timeline_event -type stat -type stack_end -type frame_bit -type gate_times -type seen_set -type record_type -type target_mode -type unwind_mode OnCPU oncpu.bpf.c
-//go:generate compile -type count_key -type count_value -type timeline_event -type thread -type thread_kind -type thread_time -type state_class OffCPU offcpu.bpf.c
+//go:generate compile -type count_key -type count_value -type timeline_event -type thread -type thread_kind -type thread_time -type state_class -type histogram OffCPU offcpu.bpf.c
 //go:generate compile -type count_key -type count_value -type timeline_event -type page_kind -type file_record -type path_end Faults faults.bpf.c
-//go:generate compile -type count_key -type count_value -type timeline_event -type request_flag -type request_state -type latency_key -type latency BlockIO blockio.bpf.c
+//go:generate compile -type count_key -type count_value -type timeline_event -type request_flag -type request_state -type latency_key -type histogram BlockIO blockio.bpf.c
 //go:generate compile -type count_key -type count_value SoftIRQ softirq.bpf.c
 //go:generate compile -type count_key -type count_value -type timeline_event -type field -type field_from -type field_string -type field_compare -type filter_term -type field_limits -type syscall_key Count count.bpf.c
-//go:generate compile -type count_key -type count_value -type timeline_event -type interval -type interval_key -type waker -type owner -type latency_match -type latency_limits Latency latency.bpf.c
+//go:generate compile -type count_key -type count_value -type timeline_event -type interval -type interval_key -type waker -type owner -type latency_match -type histogram -type histogram_limits Latency latency.bpf.c
 //go:generate compile -type count_key -type count_value -type trap_counts -type alloc_program -type probe_limits Alloc alloc.bpf.c
 //go:generate compile -type branch_head Branch branch.bpf.c
 //go:generate compile -type jump_cookie -type jump_limit -type jump_breakpoint -type jump_thread -type jump_count -type jump_operand -type jump_target -type executed Jump jump.bpf.c

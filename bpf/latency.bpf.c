@@ -13,6 +13,7 @@
 #include "hit.h"
 #include "count.h"
 #include "event.h"
+#include "histogram.h"
 #include "kernel.h"
 #include "snapshot.h"
 #include "target.h"
@@ -57,12 +58,6 @@ enum latency_match {
 	MATCH_GO_CALL, /* likewise, of a function of a Go program */
 };
 
-/* Numbers that user space needs. */
-enum latency_limits {
-	LATENCY_SLOTS = 64,
-	LATENCY_SUM = LATENCY_SLOTS, /* index of the sum in the histogram */
-};
-
 /* In the field since: the interval has ended, but its entry still exists. */
 #define INTERVAL_ENDED (~0ULL)
 
@@ -79,7 +74,6 @@ enum latency_limits {
 
 /* Makes bpf2go generate Go types. */
 const enum latency_match *unused_latency_match __attribute__((unused));
-const enum latency_limits *unused_latency_limits __attribute__((unused));
 
 const volatile u32 match; /* enum latency_match */
 
@@ -226,13 +220,13 @@ struct {
 	__type(value, struct ends);
 } stack_ends SEC(".maps");
 
-/* Histogram: slot n has the intervals of 2^n to 2^(n+1)-1 ns, LATENCY_SUM their total in ns. */
+/* The distribution of the intervals. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, LATENCY_SLOTS + 1);
+	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, u64);
-} histogram SEC(".maps");
+	__type(value, struct histogram);
+} distribution SEC(".maps");
 
 /*
  * The calls of functions of the kernel in a thread. A call is matched by its depth, since
@@ -740,21 +734,6 @@ static __always_inline bool end_field(void *ctx, u32 place, u64 *field)
 	return true;
 }
 
-static __always_inline u32 slot_of(u64 ns)
-{
-	u32 slot = 0;
-	int shift;
-
-#pragma unroll
-	for (shift = 32; shift; shift /= 2) {
-		if (ns >> shift) {
-			ns >>= shift;
-			slot += shift;
-		}
-	}
-	return slot;
-}
-
 /*
  * Whether an interval belongs to this task: always, if its key does not name a thread. Other keys
  * have the task's address, which the kernel may use again if a thread exits in an interval. A
@@ -815,21 +794,15 @@ static __always_inline void add(const struct interval *interval, u64 time,
 	count(&to, &value);
 }
 
-static __always_inline void histogram_add(u32 slot, u64 add)
-{
-	u64 *sum = bpf_map_lookup_elem(&histogram, &slot);
-
-	if (sum)
-		__sync_fetch_and_add(sum, add);
-}
-
 static __always_inline int end(void *ctx, enum context in)
 {
 	u64 now = bpf_ktime_get_ns(), field = 0, cookie, time;
 	struct task_struct *task = current_task();
 	struct interval *found, interval;
+	struct histogram *times;
 	struct waker waker = {};
 	struct interval_key key;
+	u32 zero = 0;
 	int err; /* before 5.12, helpers do not extend the sign */
 
 	if (!gate_is_open())
@@ -890,8 +863,9 @@ static __always_inline int end(void *ctx, enum context in)
 	if (by_waker)
 		waker = take_waker(&key);
 	time = now - interval.since;
-	histogram_add(slot_of(time), 1);
-	histogram_add(LATENCY_SUM, time);
+	times = bpf_map_lookup_elem(&distribution, &zero);
+	if (times)
+		histogram_add(times, time);
 	if (match >= MATCH_USER_CALL)
 		time = leave_call(&interval, time);
 	add(&interval, time, &waker);

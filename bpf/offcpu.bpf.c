@@ -39,6 +39,7 @@ enum scratch {
 
 #include "count.h"
 #include "event.h"
+#include "histogram.h"
 #include "kernel.h"
 #include "orc.h"
 #include "rules.h"
@@ -87,6 +88,7 @@ const volatile u32 states = ~0U; /* bits of class_of() that are measured */
 const volatile u64 shortest; /* minimum time off the CPU to count, in ns */
 const volatile u64 longest = ~0ULL; /* and maximum */
 const volatile bool by_waker;
+const volatile bool distributes; /* whether to keep the distribution of the waits for a CPU */
 
 /* Whether sched_switch passes the state of the previous thread. */
 const volatile bool switch_has_state;
@@ -163,6 +165,14 @@ struct {
 	__type(key, struct ticket);
 	__type(value, u32);
 } tickets SEC(".maps");
+
+/* The distribution of the times that threads waited for a CPU until they ran. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct histogram);
+} run_queue SEC(".maps");
 
 /* Copy of a user stack, for the iterator to walk. */
 struct stack_copy {
@@ -373,6 +383,16 @@ static __always_inline u64 thread_stack(const struct thread *t, u64 since)
 	return t->found_since == since ? t->found : t->id;
 }
 
+/* A function of its own, since thread_count() needs much of the stack. */
+static __noinline void distribute(u64 waiting)
+{
+	u32 zero = 0;
+	struct histogram *h = bpf_map_lookup_elem(&run_queue, &zero);
+
+	if (h)
+		histogram_add(h, waiting);
+}
+
 /*
  * Counts the time from since until now, in which task, whose entry is t, was off the CPU. The
  * whole period began at began_at. kernel is the kernel half of the stack. in_switch is set if
@@ -405,6 +425,9 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 	 * previous window, or right before sched_switch reported that it left its CPU.
 	 */
 	value.waiting = off - value.sleeping;
+	/* Without a report of the wakeup, the wait is unknown. */
+	if (distributes && in_switch && value.waiting)
+		distribute(value.waiting);
 	if (since == began_at) {
 		value.sleeping *= t->weight;
 		value.waiting *= t->weight;

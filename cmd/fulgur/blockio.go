@@ -21,7 +21,7 @@ type blockIOCommand struct {
 func (*blockIOCommand) Help() string {
 	return `Measures disk requests by the stack that made them, with the file (if known), the disk
 and the operation on top: [/var/log/syslog];[sda write sync]. At the end it lists the
-files with the most requests, and prints a latency histogram for each disk and
+files with the most requests, and prints percentiles and a histogram for each disk and
 operation. Writeback, which the kernel does some time after a program's write, belongs
 to a kernel thread and is marked [writeback], with the control group that the kernel
 charges for it: [writeback for /system.slice/cron.service].

@@ -25,7 +25,7 @@ type latencyCommand struct {
 func (*latencyCommand) Help() string {
 	return `Measures how long function calls take, or the time between two events, by the stack at
 the first event. Each recursive call counts. The output has the total time of each
-stack, and the summary has a histogram of the times. docs/events.md has the details, and
+stack, and the summary has percentiles and a histogram of the times. docs/events.md has the details, and
 explains how Go functions differ.
 
 Examples:

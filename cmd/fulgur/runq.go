@@ -21,7 +21,8 @@ func (*runQCommand) Help() string {
 	return `Measures run-queue latency: the time from when a thread is woken, or preempted, until
 it runs, by its stack when it left the CPU, with the reason on top: [preempted],
 [futex], [disk read]. It is the runnable part of the time that fulgur offcpu measures.
-pprof files also have the number of waits.
+pprof files also have the number of waits. The summary has percentiles and a
+histogram of the waits.
 
 Examples:
 

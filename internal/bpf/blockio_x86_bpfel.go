@@ -32,9 +32,15 @@ type BlockIOCountValue struct {
 	InDevice uint64
 }
 
-type BlockIOLatency struct {
-	_     structs.HostLayout
-	Slots [32]uint64
+type BlockIOHistogram struct {
+	_      structs.HostLayout
+	Slots  [496]uint64
+	Sum    uint64
+	Maxima [4]struct {
+		_       structs.HostLayout
+		Ns      uint64
+		Writers uint64
+	}
 }
 
 type BlockIOLatencyKey struct {
@@ -95,81 +101,83 @@ type BlockIOTimelineEvent struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	BlockIOMapCodeBudgets         = "code_budgets"
-	BlockIOMapCodeScratch         = "code_scratch"
-	BlockIOMapCodeSeen            = "code_seen"
-	BlockIOMapCounts0             = "counts_0"
-	BlockIOMapCounts1             = "counts_1"
-	BlockIOMapExitedPids          = "exited_pids"
-	BlockIOMapFileScratch         = "file_scratch"
-	BlockIOMapFilesSeen           = "files_seen"
-	BlockIOMapLabelAny            = "label_any"
-	BlockIOMapLabelProcesses      = "label_processes"
-	BlockIOMapLabelScratches      = "label_scratches"
-	BlockIOMapLabelsSeen          = "labels_seen"
-	BlockIOMapLatencies           = "latencies"
-	BlockIOMapPythonStates        = "python_states"
-	BlockIOMapRemaps              = "remaps"
-	BlockIOMapRequests            = "requests"
-	BlockIOMapRing                = "ring"
-	BlockIOMapRuntimeAny          = "runtime_any"
-	BlockIOMapRuntimeProcesses    = "runtime_processes"
-	BlockIOMapRuntimePrograms     = "runtime_programs"
-	BlockIOMapScratches           = "scratches"
-	BlockIOMapSeen                = "seen"
-	BlockIOMapStats               = "stats"
-	BlockIOMapTargetCgroup        = "target_cgroup"
-	BlockIOMapTargetIds           = "target_ids"
-	BlockIOMapUnwindAsked         = "unwind_asked"
-	BlockIOMapUnwindCache         = "unwind_cache"
-	BlockIOMapUnwindMappings      = "unwind_mappings"
-	BlockIOMapUnwindPageStates    = "unwind_page_states"
-	BlockIOMapUnwindPages         = "unwind_pages"
-	BlockIOMapUnwindProcesses     = "unwind_processes"
-	BlockIOMapUnwindRequests      = "unwind_requests"
-	BlockIOMapUnwindRules         = "unwind_rules"
-	BlockIOProgBioStart           = "bio_start"
-	BlockIOProgBioStartQueue      = "bio_start_queue"
-	BlockIOProgRequestComplete    = "request_complete"
-	BlockIOProgRequestInsert      = "request_insert"
-	BlockIOProgRequestIssue       = "request_issue"
-	BlockIOProgRequestMerge       = "request_merge"
-	BlockIOProgRequestStart       = "request_start"
-	BlockIOProgTargetFork         = "target_fork"
-	BlockIOProgTargetFree         = "target_free"
-	BlockIOVarActive              = "active"
-	BlockIOVarAnyRemaps           = "any_remaps"
-	BlockIOVarAtEntry             = "at_entry"
-	BlockIOVarByCgroup            = "by_cgroup"
-	BlockIOVarByCpu               = "by_cpu"
-	BlockIOVarByThread            = "by_thread"
-	BlockIOVarGate                = "gate"
-	BlockIOVarGeneration          = "generation"
-	BlockIOVarInserted            = "inserted"
-	BlockIOVarLabelKey            = "label_key"
-	BlockIOVarLabelKeySize        = "label_key_size"
-	BlockIOVarMaxDepth            = "max_depth"
-	BlockIOVarPidLevel            = "pid_level"
-	BlockIOVarPidNamespace        = "pid_namespace"
-	BlockIOVarQueueInLatency      = "queue_in_latency"
-	BlockIOVarReadLabels          = "read_labels"
-	BlockIOVarRingWakeup          = "ring_wakeup"
-	BlockIOVarSeenMask            = "seen_mask"
-	BlockIOVarSkipRuntimes        = "skip_runtimes"
-	BlockIOVarSkipSpanId          = "skip_span_id"
-	BlockIOVarSkipTraceId         = "skip_trace_id"
-	BlockIOVarSkipUserStack       = "skip_user_stack"
-	BlockIOVarTarget              = "target"
-	BlockIOVarTargetCgroupId      = "target_cgroup_id"
-	BlockIOVarTargetOnly          = "target_only"
-	BlockIOVarTargetOnlyStart     = "target_only_start"
-	BlockIOVarTimeline            = "timeline"
-	BlockIOVarUnusedLatency       = "unused_latency"
-	BlockIOVarUnusedLatencyKey    = "unused_latency_key"
-	BlockIOVarUnusedRequestFlag   = "unused_request_flag"
-	BlockIOVarUnusedRequestState  = "unused_request_state"
-	BlockIOVarUnusedTimelineEvent = "unused_timeline_event"
-	BlockIOVarUnwind              = "unwind"
+	BlockIOMapCodeBudgets           = "code_budgets"
+	BlockIOMapCodeScratch           = "code_scratch"
+	BlockIOMapCodeSeen              = "code_seen"
+	BlockIOMapCounts0               = "counts_0"
+	BlockIOMapCounts1               = "counts_1"
+	BlockIOMapExitedPids            = "exited_pids"
+	BlockIOMapFileScratch           = "file_scratch"
+	BlockIOMapFilesSeen             = "files_seen"
+	BlockIOMapLabelAny              = "label_any"
+	BlockIOMapLabelProcesses        = "label_processes"
+	BlockIOMapLabelScratches        = "label_scratches"
+	BlockIOMapLabelsSeen            = "labels_seen"
+	BlockIOMapLatencies             = "latencies"
+	BlockIOMapPythonStates          = "python_states"
+	BlockIOMapRemaps                = "remaps"
+	BlockIOMapRequests              = "requests"
+	BlockIOMapRing                  = "ring"
+	BlockIOMapRuntimeAny            = "runtime_any"
+	BlockIOMapRuntimeProcesses      = "runtime_processes"
+	BlockIOMapRuntimePrograms       = "runtime_programs"
+	BlockIOMapScratches             = "scratches"
+	BlockIOMapSeen                  = "seen"
+	BlockIOMapStats                 = "stats"
+	BlockIOMapTargetCgroup          = "target_cgroup"
+	BlockIOMapTargetIds             = "target_ids"
+	BlockIOMapUnwindAsked           = "unwind_asked"
+	BlockIOMapUnwindCache           = "unwind_cache"
+	BlockIOMapUnwindMappings        = "unwind_mappings"
+	BlockIOMapUnwindPageStates      = "unwind_page_states"
+	BlockIOMapUnwindPages           = "unwind_pages"
+	BlockIOMapUnwindProcesses       = "unwind_processes"
+	BlockIOMapUnwindRequests        = "unwind_requests"
+	BlockIOMapUnwindRules           = "unwind_rules"
+	BlockIOProgBioStart             = "bio_start"
+	BlockIOProgBioStartQueue        = "bio_start_queue"
+	BlockIOProgRequestComplete      = "request_complete"
+	BlockIOProgRequestInsert        = "request_insert"
+	BlockIOProgRequestIssue         = "request_issue"
+	BlockIOProgRequestMerge         = "request_merge"
+	BlockIOProgRequestStart         = "request_start"
+	BlockIOProgTargetFork           = "target_fork"
+	BlockIOProgTargetFree           = "target_free"
+	BlockIOVarActive                = "active"
+	BlockIOVarAnyRemaps             = "any_remaps"
+	BlockIOVarAtEntry               = "at_entry"
+	BlockIOVarByCgroup              = "by_cgroup"
+	BlockIOVarByCpu                 = "by_cpu"
+	BlockIOVarByThread              = "by_thread"
+	BlockIOVarGate                  = "gate"
+	BlockIOVarGeneration            = "generation"
+	BlockIOVarInserted              = "inserted"
+	BlockIOVarLabelKey              = "label_key"
+	BlockIOVarLabelKeySize          = "label_key_size"
+	BlockIOVarMaxDepth              = "max_depth"
+	BlockIOVarPidLevel              = "pid_level"
+	BlockIOVarPidNamespace          = "pid_namespace"
+	BlockIOVarQueueInLatency        = "queue_in_latency"
+	BlockIOVarReadLabels            = "read_labels"
+	BlockIOVarRingWakeup            = "ring_wakeup"
+	BlockIOVarSeenMask              = "seen_mask"
+	BlockIOVarSkipRuntimes          = "skip_runtimes"
+	BlockIOVarSkipSpanId            = "skip_span_id"
+	BlockIOVarSkipTraceId           = "skip_trace_id"
+	BlockIOVarSkipUserStack         = "skip_user_stack"
+	BlockIOVarTarget                = "target"
+	BlockIOVarTargetCgroupId        = "target_cgroup_id"
+	BlockIOVarTargetOnly            = "target_only"
+	BlockIOVarTargetOnlyStart       = "target_only_start"
+	BlockIOVarTimeline              = "timeline"
+	BlockIOVarUnplaced              = "unplaced"
+	BlockIOVarUnusedHistogram       = "unused_histogram"
+	BlockIOVarUnusedHistogramLimits = "unused_histogram_limits"
+	BlockIOVarUnusedLatencyKey      = "unused_latency_key"
+	BlockIOVarUnusedRequestFlag     = "unused_request_flag"
+	BlockIOVarUnusedRequestState    = "unused_request_state"
+	BlockIOVarUnusedTimelineEvent   = "unused_timeline_event"
+	BlockIOVarUnwind                = "unwind"
 )
 
 // LoadBlockIO returns the embedded CollectionSpec for BlockIO.
@@ -268,39 +276,41 @@ type BlockIOMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BlockIOVariableSpecs struct {
-	Active              *ebpf.VariableSpec `ebpf:"active"`
-	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
-	AtEntry             *ebpf.VariableSpec `ebpf:"at_entry"`
-	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
-	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
-	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
-	Gate                *ebpf.VariableSpec `ebpf:"gate"`
-	Generation          *ebpf.VariableSpec `ebpf:"generation"`
-	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
-	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
-	LabelKeySize        *ebpf.VariableSpec `ebpf:"label_key_size"`
-	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
-	PidLevel            *ebpf.VariableSpec `ebpf:"pid_level"`
-	PidNamespace        *ebpf.VariableSpec `ebpf:"pid_namespace"`
-	QueueInLatency      *ebpf.VariableSpec `ebpf:"queue_in_latency"`
-	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
-	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
-	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
-	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
-	SkipSpanId          *ebpf.VariableSpec `ebpf:"skip_span_id"`
-	SkipTraceId         *ebpf.VariableSpec `ebpf:"skip_trace_id"`
-	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
-	Target              *ebpf.VariableSpec `ebpf:"target"`
-	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
-	TargetOnly          *ebpf.VariableSpec `ebpf:"target_only"`
-	TargetOnlyStart     *ebpf.VariableSpec `ebpf:"target_only_start"`
-	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
-	UnusedLatency       *ebpf.VariableSpec `ebpf:"unused_latency"`
-	UnusedLatencyKey    *ebpf.VariableSpec `ebpf:"unused_latency_key"`
-	UnusedRequestFlag   *ebpf.VariableSpec `ebpf:"unused_request_flag"`
-	UnusedRequestState  *ebpf.VariableSpec `ebpf:"unused_request_state"`
-	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
-	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
+	Active                *ebpf.VariableSpec `ebpf:"active"`
+	AnyRemaps             *ebpf.VariableSpec `ebpf:"any_remaps"`
+	AtEntry               *ebpf.VariableSpec `ebpf:"at_entry"`
+	ByCgroup              *ebpf.VariableSpec `ebpf:"by_cgroup"`
+	ByCpu                 *ebpf.VariableSpec `ebpf:"by_cpu"`
+	ByThread              *ebpf.VariableSpec `ebpf:"by_thread"`
+	Gate                  *ebpf.VariableSpec `ebpf:"gate"`
+	Generation            *ebpf.VariableSpec `ebpf:"generation"`
+	Inserted              *ebpf.VariableSpec `ebpf:"inserted"`
+	LabelKey              *ebpf.VariableSpec `ebpf:"label_key"`
+	LabelKeySize          *ebpf.VariableSpec `ebpf:"label_key_size"`
+	MaxDepth              *ebpf.VariableSpec `ebpf:"max_depth"`
+	PidLevel              *ebpf.VariableSpec `ebpf:"pid_level"`
+	PidNamespace          *ebpf.VariableSpec `ebpf:"pid_namespace"`
+	QueueInLatency        *ebpf.VariableSpec `ebpf:"queue_in_latency"`
+	ReadLabels            *ebpf.VariableSpec `ebpf:"read_labels"`
+	RingWakeup            *ebpf.VariableSpec `ebpf:"ring_wakeup"`
+	SeenMask              *ebpf.VariableSpec `ebpf:"seen_mask"`
+	SkipRuntimes          *ebpf.VariableSpec `ebpf:"skip_runtimes"`
+	SkipSpanId            *ebpf.VariableSpec `ebpf:"skip_span_id"`
+	SkipTraceId           *ebpf.VariableSpec `ebpf:"skip_trace_id"`
+	SkipUserStack         *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	Target                *ebpf.VariableSpec `ebpf:"target"`
+	TargetCgroupId        *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	TargetOnly            *ebpf.VariableSpec `ebpf:"target_only"`
+	TargetOnlyStart       *ebpf.VariableSpec `ebpf:"target_only_start"`
+	Timeline              *ebpf.VariableSpec `ebpf:"timeline"`
+	Unplaced              *ebpf.VariableSpec `ebpf:"unplaced"`
+	UnusedHistogram       *ebpf.VariableSpec `ebpf:"unused_histogram"`
+	UnusedHistogramLimits *ebpf.VariableSpec `ebpf:"unused_histogram_limits"`
+	UnusedLatencyKey      *ebpf.VariableSpec `ebpf:"unused_latency_key"`
+	UnusedRequestFlag     *ebpf.VariableSpec `ebpf:"unused_request_flag"`
+	UnusedRequestState    *ebpf.VariableSpec `ebpf:"unused_request_state"`
+	UnusedTimelineEvent   *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
+	Unwind                *ebpf.VariableSpec `ebpf:"unwind"`
 }
 
 // BlockIOObjects contains all objects after they have been loaded into the kernel.
@@ -400,39 +410,41 @@ func (m *BlockIOMaps) Close() error {
 //
 // It can be passed to LoadBlockIOObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BlockIOVariables struct {
-	Active              *ebpf.Variable `ebpf:"active"`
-	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
-	AtEntry             *ebpf.Variable `ebpf:"at_entry"`
-	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
-	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
-	ByThread            *ebpf.Variable `ebpf:"by_thread"`
-	Gate                *ebpf.Variable `ebpf:"gate"`
-	Generation          *ebpf.Variable `ebpf:"generation"`
-	Inserted            *ebpf.Variable `ebpf:"inserted"`
-	LabelKey            *ebpf.Variable `ebpf:"label_key"`
-	LabelKeySize        *ebpf.Variable `ebpf:"label_key_size"`
-	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
-	PidLevel            *ebpf.Variable `ebpf:"pid_level"`
-	PidNamespace        *ebpf.Variable `ebpf:"pid_namespace"`
-	QueueInLatency      *ebpf.Variable `ebpf:"queue_in_latency"`
-	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
-	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
-	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
-	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
-	SkipSpanId          *ebpf.Variable `ebpf:"skip_span_id"`
-	SkipTraceId         *ebpf.Variable `ebpf:"skip_trace_id"`
-	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
-	Target              *ebpf.Variable `ebpf:"target"`
-	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
-	TargetOnly          *ebpf.Variable `ebpf:"target_only"`
-	TargetOnlyStart     *ebpf.Variable `ebpf:"target_only_start"`
-	Timeline            *ebpf.Variable `ebpf:"timeline"`
-	UnusedLatency       *ebpf.Variable `ebpf:"unused_latency"`
-	UnusedLatencyKey    *ebpf.Variable `ebpf:"unused_latency_key"`
-	UnusedRequestFlag   *ebpf.Variable `ebpf:"unused_request_flag"`
-	UnusedRequestState  *ebpf.Variable `ebpf:"unused_request_state"`
-	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
-	Unwind              *ebpf.Variable `ebpf:"unwind"`
+	Active                *ebpf.Variable `ebpf:"active"`
+	AnyRemaps             *ebpf.Variable `ebpf:"any_remaps"`
+	AtEntry               *ebpf.Variable `ebpf:"at_entry"`
+	ByCgroup              *ebpf.Variable `ebpf:"by_cgroup"`
+	ByCpu                 *ebpf.Variable `ebpf:"by_cpu"`
+	ByThread              *ebpf.Variable `ebpf:"by_thread"`
+	Gate                  *ebpf.Variable `ebpf:"gate"`
+	Generation            *ebpf.Variable `ebpf:"generation"`
+	Inserted              *ebpf.Variable `ebpf:"inserted"`
+	LabelKey              *ebpf.Variable `ebpf:"label_key"`
+	LabelKeySize          *ebpf.Variable `ebpf:"label_key_size"`
+	MaxDepth              *ebpf.Variable `ebpf:"max_depth"`
+	PidLevel              *ebpf.Variable `ebpf:"pid_level"`
+	PidNamespace          *ebpf.Variable `ebpf:"pid_namespace"`
+	QueueInLatency        *ebpf.Variable `ebpf:"queue_in_latency"`
+	ReadLabels            *ebpf.Variable `ebpf:"read_labels"`
+	RingWakeup            *ebpf.Variable `ebpf:"ring_wakeup"`
+	SeenMask              *ebpf.Variable `ebpf:"seen_mask"`
+	SkipRuntimes          *ebpf.Variable `ebpf:"skip_runtimes"`
+	SkipSpanId            *ebpf.Variable `ebpf:"skip_span_id"`
+	SkipTraceId           *ebpf.Variable `ebpf:"skip_trace_id"`
+	SkipUserStack         *ebpf.Variable `ebpf:"skip_user_stack"`
+	Target                *ebpf.Variable `ebpf:"target"`
+	TargetCgroupId        *ebpf.Variable `ebpf:"target_cgroup_id"`
+	TargetOnly            *ebpf.Variable `ebpf:"target_only"`
+	TargetOnlyStart       *ebpf.Variable `ebpf:"target_only_start"`
+	Timeline              *ebpf.Variable `ebpf:"timeline"`
+	Unplaced              *ebpf.Variable `ebpf:"unplaced"`
+	UnusedHistogram       *ebpf.Variable `ebpf:"unused_histogram"`
+	UnusedHistogramLimits *ebpf.Variable `ebpf:"unused_histogram_limits"`
+	UnusedLatencyKey      *ebpf.Variable `ebpf:"unused_latency_key"`
+	UnusedRequestFlag     *ebpf.Variable `ebpf:"unused_request_flag"`
+	UnusedRequestState    *ebpf.Variable `ebpf:"unused_request_state"`
+	UnusedTimelineEvent   *ebpf.Variable `ebpf:"unused_timeline_event"`
+	Unwind                *ebpf.Variable `ebpf:"unwind"`
 }
 
 // BlockIOPrograms contains all programs after they have been loaded into the kernel.

@@ -30,6 +30,26 @@ type LatencyCountValue struct {
 	Time      uint64
 }
 
+type LatencyHistogram struct {
+	_      structs.HostLayout
+	Slots  [496]uint64
+	Sum    uint64
+	Maxima [4]struct {
+		_       structs.HostLayout
+		Ns      uint64
+		Writers uint64
+	}
+}
+
+type LatencyHistogramLimits uint32
+
+const (
+	LatencyHistogramLimitsHISTOGRAM_SHIFT  LatencyHistogramLimits = 3
+	LatencyHistogramLimitsHISTOGRAM_OCTAVE LatencyHistogramLimits = 8
+	LatencyHistogramLimitsHISTOGRAM_SLOTS  LatencyHistogramLimits = 496
+	LatencyHistogramLimitsHISTOGRAM_MAXIMA LatencyHistogramLimits = 4
+)
+
 type LatencyInterval struct {
 	_        structs.HostLayout
 	Since    uint64
@@ -52,13 +72,6 @@ type LatencyIntervalKey struct {
 	Of    uint64
 	Which uint64
 }
-
-type LatencyLatencyLimits uint32
-
-const (
-	LatencyLatencyLimitsLATENCY_SLOTS LatencyLatencyLimits = 64
-	LatencyLatencyLimitsLATENCY_SUM   LatencyLatencyLimits = 64
-)
 
 type LatencyLatencyMatch uint32
 
@@ -103,109 +116,110 @@ type LatencyWaker struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	LatencyMapCalls               = "calls"
-	LatencyMapCodeBudgets         = "code_budgets"
-	LatencyMapCodeScratch         = "code_scratch"
-	LatencyMapCodeSeen            = "code_seen"
-	LatencyMapCounts0             = "counts_0"
-	LatencyMapCounts1             = "counts_1"
-	LatencyMapExitedPids          = "exited_pids"
-	LatencyMapFieldContexts       = "field_contexts"
-	LatencyMapFields              = "fields"
-	LatencyMapFilter              = "filter"
-	LatencyMapHistogram           = "histogram"
-	LatencyMapInnermost           = "innermost"
-	LatencyMapIntervals           = "intervals"
-	LatencyMapLabelAny            = "label_any"
-	LatencyMapLabelProcesses      = "label_processes"
-	LatencyMapLabelScratches      = "label_scratches"
-	LatencyMapLabelsSeen          = "labels_seen"
-	LatencyMapOwners              = "owners"
-	LatencyMapPaces               = "paces"
-	LatencyMapPythonStates        = "python_states"
-	LatencyMapRemaps              = "remaps"
-	LatencyMapRing                = "ring"
-	LatencyMapRuntimeAny          = "runtime_any"
-	LatencyMapRuntimeProcesses    = "runtime_processes"
-	LatencyMapRuntimePrograms     = "runtime_programs"
-	LatencyMapScratches           = "scratches"
-	LatencyMapSeen                = "seen"
-	LatencyMapSnapshotBack        = "snapshot_back"
-	LatencyMapStackEnds           = "stack_ends"
-	LatencyMapStats               = "stats"
-	LatencyMapSyscalls            = "syscalls"
-	LatencyMapTargetCgroup        = "target_cgroup"
-	LatencyMapTargetIds           = "target_ids"
-	LatencyMapTurns               = "turns"
-	LatencyMapUnwindAsked         = "unwind_asked"
-	LatencyMapUnwindCache         = "unwind_cache"
-	LatencyMapUnwindMappings      = "unwind_mappings"
-	LatencyMapUnwindPageStates    = "unwind_page_states"
-	LatencyMapUnwindPages         = "unwind_pages"
-	LatencyMapUnwindProcesses     = "unwind_processes"
-	LatencyMapUnwindRequests      = "unwind_requests"
-	LatencyMapUnwindRules         = "unwind_rules"
-	LatencyMapWakers              = "wakers"
-	LatencyProgBeginKprobe        = "begin_kprobe"
-	LatencyProgBeginTracepoint    = "begin_tracepoint"
-	LatencyProgBeginUprobe        = "begin_uprobe"
-	LatencyProgBeginUretprobe     = "begin_uretprobe"
-	LatencyProgEndKprobe          = "end_kprobe"
-	LatencyProgEndTracepoint      = "end_tracepoint"
-	LatencyProgEndUprobe          = "end_uprobe"
-	LatencyProgEndUretprobe       = "end_uretprobe"
-	LatencyProgLatencyWaking      = "latency_waking"
-	LatencyProgSnapshotAgain      = "snapshot_again"
-	LatencyProgTargetFork         = "target_fork"
-	LatencyProgTargetFree         = "target_free"
-	LatencyVarActive              = "active"
-	LatencyVarAnyRemaps           = "any_remaps"
-	LatencyVarAtEntry             = "at_entry"
-	LatencyVarByCgroup            = "by_cgroup"
-	LatencyVarByCpu               = "by_cpu"
-	LatencyVarByPlace             = "by_place"
-	LatencyVarByPoint             = "by_point"
-	LatencyVarBySyscall           = "by_syscall"
-	LatencyVarByThread            = "by_thread"
-	LatencyVarByWaker             = "by_waker"
-	LatencyVarDetailed            = "detailed"
-	LatencyVarEndPlaces           = "end_places"
-	LatencyVarFiltered            = "filtered"
-	LatencyVarFlagsField          = "flags_field"
-	LatencyVarGate                = "gate"
-	LatencyVarGeneration          = "generation"
-	LatencyVarInserted            = "inserted"
-	LatencyVarKeepsFirst          = "keeps_first"
-	LatencyVarKeepsRegisters      = "keeps_registers"
-	LatencyVarLabelKey            = "label_key"
-	LatencyVarLabelKeySize        = "label_key_size"
-	LatencyVarMatch               = "match"
-	LatencyVarMaxDepth            = "max_depth"
-	LatencyVarMaxRate             = "max_rate"
-	LatencyVarPidLevel            = "pid_level"
-	LatencyVarPidNamespace        = "pid_namespace"
-	LatencyVarReadLabels          = "read_labels"
-	LatencyVarRingWakeup          = "ring_wakeup"
-	LatencyVarSeenMask            = "seen_mask"
-	LatencyVarSkipKernelStack     = "skip_kernel_stack"
-	LatencyVarSkipRuntimes        = "skip_runtimes"
-	LatencyVarSkipSpanId          = "skip_span_id"
-	LatencyVarSkipTraceId         = "skip_trace_id"
-	LatencyVarSkipUserStack       = "skip_user_stack"
-	LatencyVarSnapshotLacks       = "snapshot_lacks"
-	LatencyVarSnapshots           = "snapshots"
-	LatencyVarTarget              = "target"
-	LatencyVarTargetCgroupId      = "target_cgroup_id"
-	LatencyVarTargetOnly          = "target_only"
-	LatencyVarTargetOnlyStart     = "target_only_start"
-	LatencyVarTimeline            = "timeline"
-	LatencyVarUnusedInterval      = "unused_interval"
-	LatencyVarUnusedLatencyLimits = "unused_latency_limits"
-	LatencyVarUnusedLatencyMatch  = "unused_latency_match"
-	LatencyVarUnusedTimelineEvent = "unused_timeline_event"
-	LatencyVarUnusedTurn          = "unused_turn"
-	LatencyVarUnusedWaker         = "unused_waker"
-	LatencyVarUnwind              = "unwind"
+	LatencyMapCalls                 = "calls"
+	LatencyMapCodeBudgets           = "code_budgets"
+	LatencyMapCodeScratch           = "code_scratch"
+	LatencyMapCodeSeen              = "code_seen"
+	LatencyMapCounts0               = "counts_0"
+	LatencyMapCounts1               = "counts_1"
+	LatencyMapDistribution          = "distribution"
+	LatencyMapExitedPids            = "exited_pids"
+	LatencyMapFieldContexts         = "field_contexts"
+	LatencyMapFields                = "fields"
+	LatencyMapFilter                = "filter"
+	LatencyMapInnermost             = "innermost"
+	LatencyMapIntervals             = "intervals"
+	LatencyMapLabelAny              = "label_any"
+	LatencyMapLabelProcesses        = "label_processes"
+	LatencyMapLabelScratches        = "label_scratches"
+	LatencyMapLabelsSeen            = "labels_seen"
+	LatencyMapOwners                = "owners"
+	LatencyMapPaces                 = "paces"
+	LatencyMapPythonStates          = "python_states"
+	LatencyMapRemaps                = "remaps"
+	LatencyMapRing                  = "ring"
+	LatencyMapRuntimeAny            = "runtime_any"
+	LatencyMapRuntimeProcesses      = "runtime_processes"
+	LatencyMapRuntimePrograms       = "runtime_programs"
+	LatencyMapScratches             = "scratches"
+	LatencyMapSeen                  = "seen"
+	LatencyMapSnapshotBack          = "snapshot_back"
+	LatencyMapStackEnds             = "stack_ends"
+	LatencyMapStats                 = "stats"
+	LatencyMapSyscalls              = "syscalls"
+	LatencyMapTargetCgroup          = "target_cgroup"
+	LatencyMapTargetIds             = "target_ids"
+	LatencyMapTurns                 = "turns"
+	LatencyMapUnwindAsked           = "unwind_asked"
+	LatencyMapUnwindCache           = "unwind_cache"
+	LatencyMapUnwindMappings        = "unwind_mappings"
+	LatencyMapUnwindPageStates      = "unwind_page_states"
+	LatencyMapUnwindPages           = "unwind_pages"
+	LatencyMapUnwindProcesses       = "unwind_processes"
+	LatencyMapUnwindRequests        = "unwind_requests"
+	LatencyMapUnwindRules           = "unwind_rules"
+	LatencyMapWakers                = "wakers"
+	LatencyProgBeginKprobe          = "begin_kprobe"
+	LatencyProgBeginTracepoint      = "begin_tracepoint"
+	LatencyProgBeginUprobe          = "begin_uprobe"
+	LatencyProgBeginUretprobe       = "begin_uretprobe"
+	LatencyProgEndKprobe            = "end_kprobe"
+	LatencyProgEndTracepoint        = "end_tracepoint"
+	LatencyProgEndUprobe            = "end_uprobe"
+	LatencyProgEndUretprobe         = "end_uretprobe"
+	LatencyProgLatencyWaking        = "latency_waking"
+	LatencyProgSnapshotAgain        = "snapshot_again"
+	LatencyProgTargetFork           = "target_fork"
+	LatencyProgTargetFree           = "target_free"
+	LatencyVarActive                = "active"
+	LatencyVarAnyRemaps             = "any_remaps"
+	LatencyVarAtEntry               = "at_entry"
+	LatencyVarByCgroup              = "by_cgroup"
+	LatencyVarByCpu                 = "by_cpu"
+	LatencyVarByPlace               = "by_place"
+	LatencyVarByPoint               = "by_point"
+	LatencyVarBySyscall             = "by_syscall"
+	LatencyVarByThread              = "by_thread"
+	LatencyVarByWaker               = "by_waker"
+	LatencyVarDetailed              = "detailed"
+	LatencyVarEndPlaces             = "end_places"
+	LatencyVarFiltered              = "filtered"
+	LatencyVarFlagsField            = "flags_field"
+	LatencyVarGate                  = "gate"
+	LatencyVarGeneration            = "generation"
+	LatencyVarInserted              = "inserted"
+	LatencyVarKeepsFirst            = "keeps_first"
+	LatencyVarKeepsRegisters        = "keeps_registers"
+	LatencyVarLabelKey              = "label_key"
+	LatencyVarLabelKeySize          = "label_key_size"
+	LatencyVarMatch                 = "match"
+	LatencyVarMaxDepth              = "max_depth"
+	LatencyVarMaxRate               = "max_rate"
+	LatencyVarPidLevel              = "pid_level"
+	LatencyVarPidNamespace          = "pid_namespace"
+	LatencyVarReadLabels            = "read_labels"
+	LatencyVarRingWakeup            = "ring_wakeup"
+	LatencyVarSeenMask              = "seen_mask"
+	LatencyVarSkipKernelStack       = "skip_kernel_stack"
+	LatencyVarSkipRuntimes          = "skip_runtimes"
+	LatencyVarSkipSpanId            = "skip_span_id"
+	LatencyVarSkipTraceId           = "skip_trace_id"
+	LatencyVarSkipUserStack         = "skip_user_stack"
+	LatencyVarSnapshotLacks         = "snapshot_lacks"
+	LatencyVarSnapshots             = "snapshots"
+	LatencyVarTarget                = "target"
+	LatencyVarTargetCgroupId        = "target_cgroup_id"
+	LatencyVarTargetOnly            = "target_only"
+	LatencyVarTargetOnlyStart       = "target_only_start"
+	LatencyVarTimeline              = "timeline"
+	LatencyVarUnusedHistogram       = "unused_histogram"
+	LatencyVarUnusedHistogramLimits = "unused_histogram_limits"
+	LatencyVarUnusedInterval        = "unused_interval"
+	LatencyVarUnusedLatencyMatch    = "unused_latency_match"
+	LatencyVarUnusedTimelineEvent   = "unused_timeline_event"
+	LatencyVarUnusedTurn            = "unused_turn"
+	LatencyVarUnusedWaker           = "unused_waker"
+	LatencyVarUnwind                = "unwind"
 )
 
 // LoadLatency returns the embedded CollectionSpec for Latency.
@@ -274,11 +288,11 @@ type LatencyMapSpecs struct {
 	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	Distribution     *ebpf.MapSpec `ebpf:"distribution"`
 	ExitedPids       *ebpf.MapSpec `ebpf:"exited_pids"`
 	FieldContexts    *ebpf.MapSpec `ebpf:"field_contexts"`
 	Fields           *ebpf.MapSpec `ebpf:"fields"`
 	Filter           *ebpf.MapSpec `ebpf:"filter"`
-	Histogram        *ebpf.MapSpec `ebpf:"histogram"`
 	Innermost        *ebpf.MapSpec `ebpf:"innermost"`
 	Intervals        *ebpf.MapSpec `ebpf:"intervals"`
 	LabelAny         *ebpf.MapSpec `ebpf:"label_any"`
@@ -317,54 +331,55 @@ type LatencyMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LatencyVariableSpecs struct {
-	Active              *ebpf.VariableSpec `ebpf:"active"`
-	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
-	AtEntry             *ebpf.VariableSpec `ebpf:"at_entry"`
-	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
-	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
-	ByPlace             *ebpf.VariableSpec `ebpf:"by_place"`
-	ByPoint             *ebpf.VariableSpec `ebpf:"by_point"`
-	BySyscall           *ebpf.VariableSpec `ebpf:"by_syscall"`
-	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
-	ByWaker             *ebpf.VariableSpec `ebpf:"by_waker"`
-	Detailed            *ebpf.VariableSpec `ebpf:"detailed"`
-	EndPlaces           *ebpf.VariableSpec `ebpf:"end_places"`
-	Filtered            *ebpf.VariableSpec `ebpf:"filtered"`
-	FlagsField          *ebpf.VariableSpec `ebpf:"flags_field"`
-	Gate                *ebpf.VariableSpec `ebpf:"gate"`
-	Generation          *ebpf.VariableSpec `ebpf:"generation"`
-	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
-	KeepsFirst          *ebpf.VariableSpec `ebpf:"keeps_first"`
-	KeepsRegisters      *ebpf.VariableSpec `ebpf:"keeps_registers"`
-	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
-	LabelKeySize        *ebpf.VariableSpec `ebpf:"label_key_size"`
-	Match               *ebpf.VariableSpec `ebpf:"match"`
-	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
-	MaxRate             *ebpf.VariableSpec `ebpf:"max_rate"`
-	PidLevel            *ebpf.VariableSpec `ebpf:"pid_level"`
-	PidNamespace        *ebpf.VariableSpec `ebpf:"pid_namespace"`
-	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
-	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
-	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
-	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
-	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
-	SkipSpanId          *ebpf.VariableSpec `ebpf:"skip_span_id"`
-	SkipTraceId         *ebpf.VariableSpec `ebpf:"skip_trace_id"`
-	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
-	SnapshotLacks       *ebpf.VariableSpec `ebpf:"snapshot_lacks"`
-	Snapshots           *ebpf.VariableSpec `ebpf:"snapshots"`
-	Target              *ebpf.VariableSpec `ebpf:"target"`
-	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
-	TargetOnly          *ebpf.VariableSpec `ebpf:"target_only"`
-	TargetOnlyStart     *ebpf.VariableSpec `ebpf:"target_only_start"`
-	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
-	UnusedInterval      *ebpf.VariableSpec `ebpf:"unused_interval"`
-	UnusedLatencyLimits *ebpf.VariableSpec `ebpf:"unused_latency_limits"`
-	UnusedLatencyMatch  *ebpf.VariableSpec `ebpf:"unused_latency_match"`
-	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
-	UnusedTurn          *ebpf.VariableSpec `ebpf:"unused_turn"`
-	UnusedWaker         *ebpf.VariableSpec `ebpf:"unused_waker"`
-	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
+	Active                *ebpf.VariableSpec `ebpf:"active"`
+	AnyRemaps             *ebpf.VariableSpec `ebpf:"any_remaps"`
+	AtEntry               *ebpf.VariableSpec `ebpf:"at_entry"`
+	ByCgroup              *ebpf.VariableSpec `ebpf:"by_cgroup"`
+	ByCpu                 *ebpf.VariableSpec `ebpf:"by_cpu"`
+	ByPlace               *ebpf.VariableSpec `ebpf:"by_place"`
+	ByPoint               *ebpf.VariableSpec `ebpf:"by_point"`
+	BySyscall             *ebpf.VariableSpec `ebpf:"by_syscall"`
+	ByThread              *ebpf.VariableSpec `ebpf:"by_thread"`
+	ByWaker               *ebpf.VariableSpec `ebpf:"by_waker"`
+	Detailed              *ebpf.VariableSpec `ebpf:"detailed"`
+	EndPlaces             *ebpf.VariableSpec `ebpf:"end_places"`
+	Filtered              *ebpf.VariableSpec `ebpf:"filtered"`
+	FlagsField            *ebpf.VariableSpec `ebpf:"flags_field"`
+	Gate                  *ebpf.VariableSpec `ebpf:"gate"`
+	Generation            *ebpf.VariableSpec `ebpf:"generation"`
+	Inserted              *ebpf.VariableSpec `ebpf:"inserted"`
+	KeepsFirst            *ebpf.VariableSpec `ebpf:"keeps_first"`
+	KeepsRegisters        *ebpf.VariableSpec `ebpf:"keeps_registers"`
+	LabelKey              *ebpf.VariableSpec `ebpf:"label_key"`
+	LabelKeySize          *ebpf.VariableSpec `ebpf:"label_key_size"`
+	Match                 *ebpf.VariableSpec `ebpf:"match"`
+	MaxDepth              *ebpf.VariableSpec `ebpf:"max_depth"`
+	MaxRate               *ebpf.VariableSpec `ebpf:"max_rate"`
+	PidLevel              *ebpf.VariableSpec `ebpf:"pid_level"`
+	PidNamespace          *ebpf.VariableSpec `ebpf:"pid_namespace"`
+	ReadLabels            *ebpf.VariableSpec `ebpf:"read_labels"`
+	RingWakeup            *ebpf.VariableSpec `ebpf:"ring_wakeup"`
+	SeenMask              *ebpf.VariableSpec `ebpf:"seen_mask"`
+	SkipKernelStack       *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
+	SkipRuntimes          *ebpf.VariableSpec `ebpf:"skip_runtimes"`
+	SkipSpanId            *ebpf.VariableSpec `ebpf:"skip_span_id"`
+	SkipTraceId           *ebpf.VariableSpec `ebpf:"skip_trace_id"`
+	SkipUserStack         *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	SnapshotLacks         *ebpf.VariableSpec `ebpf:"snapshot_lacks"`
+	Snapshots             *ebpf.VariableSpec `ebpf:"snapshots"`
+	Target                *ebpf.VariableSpec `ebpf:"target"`
+	TargetCgroupId        *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	TargetOnly            *ebpf.VariableSpec `ebpf:"target_only"`
+	TargetOnlyStart       *ebpf.VariableSpec `ebpf:"target_only_start"`
+	Timeline              *ebpf.VariableSpec `ebpf:"timeline"`
+	UnusedHistogram       *ebpf.VariableSpec `ebpf:"unused_histogram"`
+	UnusedHistogramLimits *ebpf.VariableSpec `ebpf:"unused_histogram_limits"`
+	UnusedInterval        *ebpf.VariableSpec `ebpf:"unused_interval"`
+	UnusedLatencyMatch    *ebpf.VariableSpec `ebpf:"unused_latency_match"`
+	UnusedTimelineEvent   *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
+	UnusedTurn            *ebpf.VariableSpec `ebpf:"unused_turn"`
+	UnusedWaker           *ebpf.VariableSpec `ebpf:"unused_waker"`
+	Unwind                *ebpf.VariableSpec `ebpf:"unwind"`
 }
 
 // LatencyObjects contains all objects after they have been loaded into the kernel.
@@ -393,11 +408,11 @@ type LatencyMaps struct {
 	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	Distribution     *ebpf.Map `ebpf:"distribution"`
 	ExitedPids       *ebpf.Map `ebpf:"exited_pids"`
 	FieldContexts    *ebpf.Map `ebpf:"field_contexts"`
 	Fields           *ebpf.Map `ebpf:"fields"`
 	Filter           *ebpf.Map `ebpf:"filter"`
-	Histogram        *ebpf.Map `ebpf:"histogram"`
 	Innermost        *ebpf.Map `ebpf:"innermost"`
 	Intervals        *ebpf.Map `ebpf:"intervals"`
 	LabelAny         *ebpf.Map `ebpf:"label_any"`
@@ -440,11 +455,11 @@ func (m *LatencyMaps) Close() error {
 		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
+		m.Distribution,
 		m.ExitedPids,
 		m.FieldContexts,
 		m.Fields,
 		m.Filter,
-		m.Histogram,
 		m.Innermost,
 		m.Intervals,
 		m.LabelAny,
@@ -484,54 +499,55 @@ func (m *LatencyMaps) Close() error {
 //
 // It can be passed to LoadLatencyObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LatencyVariables struct {
-	Active              *ebpf.Variable `ebpf:"active"`
-	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
-	AtEntry             *ebpf.Variable `ebpf:"at_entry"`
-	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
-	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
-	ByPlace             *ebpf.Variable `ebpf:"by_place"`
-	ByPoint             *ebpf.Variable `ebpf:"by_point"`
-	BySyscall           *ebpf.Variable `ebpf:"by_syscall"`
-	ByThread            *ebpf.Variable `ebpf:"by_thread"`
-	ByWaker             *ebpf.Variable `ebpf:"by_waker"`
-	Detailed            *ebpf.Variable `ebpf:"detailed"`
-	EndPlaces           *ebpf.Variable `ebpf:"end_places"`
-	Filtered            *ebpf.Variable `ebpf:"filtered"`
-	FlagsField          *ebpf.Variable `ebpf:"flags_field"`
-	Gate                *ebpf.Variable `ebpf:"gate"`
-	Generation          *ebpf.Variable `ebpf:"generation"`
-	Inserted            *ebpf.Variable `ebpf:"inserted"`
-	KeepsFirst          *ebpf.Variable `ebpf:"keeps_first"`
-	KeepsRegisters      *ebpf.Variable `ebpf:"keeps_registers"`
-	LabelKey            *ebpf.Variable `ebpf:"label_key"`
-	LabelKeySize        *ebpf.Variable `ebpf:"label_key_size"`
-	Match               *ebpf.Variable `ebpf:"match"`
-	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
-	MaxRate             *ebpf.Variable `ebpf:"max_rate"`
-	PidLevel            *ebpf.Variable `ebpf:"pid_level"`
-	PidNamespace        *ebpf.Variable `ebpf:"pid_namespace"`
-	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
-	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
-	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
-	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`
-	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
-	SkipSpanId          *ebpf.Variable `ebpf:"skip_span_id"`
-	SkipTraceId         *ebpf.Variable `ebpf:"skip_trace_id"`
-	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
-	SnapshotLacks       *ebpf.Variable `ebpf:"snapshot_lacks"`
-	Snapshots           *ebpf.Variable `ebpf:"snapshots"`
-	Target              *ebpf.Variable `ebpf:"target"`
-	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
-	TargetOnly          *ebpf.Variable `ebpf:"target_only"`
-	TargetOnlyStart     *ebpf.Variable `ebpf:"target_only_start"`
-	Timeline            *ebpf.Variable `ebpf:"timeline"`
-	UnusedInterval      *ebpf.Variable `ebpf:"unused_interval"`
-	UnusedLatencyLimits *ebpf.Variable `ebpf:"unused_latency_limits"`
-	UnusedLatencyMatch  *ebpf.Variable `ebpf:"unused_latency_match"`
-	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
-	UnusedTurn          *ebpf.Variable `ebpf:"unused_turn"`
-	UnusedWaker         *ebpf.Variable `ebpf:"unused_waker"`
-	Unwind              *ebpf.Variable `ebpf:"unwind"`
+	Active                *ebpf.Variable `ebpf:"active"`
+	AnyRemaps             *ebpf.Variable `ebpf:"any_remaps"`
+	AtEntry               *ebpf.Variable `ebpf:"at_entry"`
+	ByCgroup              *ebpf.Variable `ebpf:"by_cgroup"`
+	ByCpu                 *ebpf.Variable `ebpf:"by_cpu"`
+	ByPlace               *ebpf.Variable `ebpf:"by_place"`
+	ByPoint               *ebpf.Variable `ebpf:"by_point"`
+	BySyscall             *ebpf.Variable `ebpf:"by_syscall"`
+	ByThread              *ebpf.Variable `ebpf:"by_thread"`
+	ByWaker               *ebpf.Variable `ebpf:"by_waker"`
+	Detailed              *ebpf.Variable `ebpf:"detailed"`
+	EndPlaces             *ebpf.Variable `ebpf:"end_places"`
+	Filtered              *ebpf.Variable `ebpf:"filtered"`
+	FlagsField            *ebpf.Variable `ebpf:"flags_field"`
+	Gate                  *ebpf.Variable `ebpf:"gate"`
+	Generation            *ebpf.Variable `ebpf:"generation"`
+	Inserted              *ebpf.Variable `ebpf:"inserted"`
+	KeepsFirst            *ebpf.Variable `ebpf:"keeps_first"`
+	KeepsRegisters        *ebpf.Variable `ebpf:"keeps_registers"`
+	LabelKey              *ebpf.Variable `ebpf:"label_key"`
+	LabelKeySize          *ebpf.Variable `ebpf:"label_key_size"`
+	Match                 *ebpf.Variable `ebpf:"match"`
+	MaxDepth              *ebpf.Variable `ebpf:"max_depth"`
+	MaxRate               *ebpf.Variable `ebpf:"max_rate"`
+	PidLevel              *ebpf.Variable `ebpf:"pid_level"`
+	PidNamespace          *ebpf.Variable `ebpf:"pid_namespace"`
+	ReadLabels            *ebpf.Variable `ebpf:"read_labels"`
+	RingWakeup            *ebpf.Variable `ebpf:"ring_wakeup"`
+	SeenMask              *ebpf.Variable `ebpf:"seen_mask"`
+	SkipKernelStack       *ebpf.Variable `ebpf:"skip_kernel_stack"`
+	SkipRuntimes          *ebpf.Variable `ebpf:"skip_runtimes"`
+	SkipSpanId            *ebpf.Variable `ebpf:"skip_span_id"`
+	SkipTraceId           *ebpf.Variable `ebpf:"skip_trace_id"`
+	SkipUserStack         *ebpf.Variable `ebpf:"skip_user_stack"`
+	SnapshotLacks         *ebpf.Variable `ebpf:"snapshot_lacks"`
+	Snapshots             *ebpf.Variable `ebpf:"snapshots"`
+	Target                *ebpf.Variable `ebpf:"target"`
+	TargetCgroupId        *ebpf.Variable `ebpf:"target_cgroup_id"`
+	TargetOnly            *ebpf.Variable `ebpf:"target_only"`
+	TargetOnlyStart       *ebpf.Variable `ebpf:"target_only_start"`
+	Timeline              *ebpf.Variable `ebpf:"timeline"`
+	UnusedHistogram       *ebpf.Variable `ebpf:"unused_histogram"`
+	UnusedHistogramLimits *ebpf.Variable `ebpf:"unused_histogram_limits"`
+	UnusedInterval        *ebpf.Variable `ebpf:"unused_interval"`
+	UnusedLatencyMatch    *ebpf.Variable `ebpf:"unused_latency_match"`
+	UnusedTimelineEvent   *ebpf.Variable `ebpf:"unused_timeline_event"`
+	UnusedTurn            *ebpf.Variable `ebpf:"unused_turn"`
+	UnusedWaker           *ebpf.Variable `ebpf:"unused_waker"`
+	Unwind                *ebpf.Variable `ebpf:"unwind"`
 }
 
 // LatencyPrograms contains all programs after they have been loaded into the kernel.

@@ -30,6 +30,17 @@ type OffCPUCountValue struct {
 	Waiting  uint64
 }
 
+type OffCPUHistogram struct {
+	_      structs.HostLayout
+	Slots  [496]uint64
+	Sum    uint64
+	Maxima [4]struct {
+		_       structs.HostLayout
+		Ns      uint64
+		Writers uint64
+	}
+}
+
 type OffCPUStateClass uint32
 
 const (
@@ -99,102 +110,106 @@ type OffCPUTimelineEvent struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	OffCPUMapCodeBudgets         = "code_budgets"
-	OffCPUMapCodeScratch         = "code_scratch"
-	OffCPUMapCodeSeen            = "code_seen"
-	OffCPUMapCounts0             = "counts_0"
-	OffCPUMapCounts1             = "counts_1"
-	OffCPUMapExitedPids          = "exited_pids"
-	OffCPUMapLabelAny            = "label_any"
-	OffCPUMapLabelProcesses      = "label_processes"
-	OffCPUMapLabelScratches      = "label_scratches"
-	OffCPUMapLabelsSeen          = "labels_seen"
-	OffCPUMapOffcpuCopy          = "offcpu_copy"
-	OffCPUMapOrcTables           = "orc_tables"
-	OffCPUMapPythonStates        = "python_states"
-	OffCPUMapRemaps              = "remaps"
-	OffCPUMapRing                = "ring"
-	OffCPUMapRulesGroups         = "rules_groups"
-	OffCPUMapRulesProcesses      = "rules_processes"
-	OffCPUMapRulesPrograms       = "rules_programs"
-	OffCPUMapRulesUsers          = "rules_users"
-	OffCPUMapRuntimeAny          = "runtime_any"
-	OffCPUMapRuntimeProcesses    = "runtime_processes"
-	OffCPUMapRuntimePrograms     = "runtime_programs"
-	OffCPUMapScratches           = "scratches"
-	OffCPUMapSeen                = "seen"
-	OffCPUMapStats               = "stats"
-	OffCPUMapTargetCgroup        = "target_cgroup"
-	OffCPUMapTargetIds           = "target_ids"
-	OffCPUMapThreads             = "threads"
-	OffCPUMapTickets             = "tickets"
-	OffCPUMapUnwindAsked         = "unwind_asked"
-	OffCPUMapUnwindCache         = "unwind_cache"
-	OffCPUMapUnwindMappings      = "unwind_mappings"
-	OffCPUMapUnwindPageStates    = "unwind_page_states"
-	OffCPUMapUnwindPages         = "unwind_pages"
-	OffCPUMapUnwindProcesses     = "unwind_processes"
-	OffCPUMapUnwindRequests      = "unwind_requests"
-	OffCPUMapUnwindRules         = "unwind_rules"
-	OffCPUProgOffcpuBegin        = "offcpu_begin"
-	OffCPUProgOffcpuCut          = "offcpu_cut"
-	OffCPUProgOffcpuFree         = "offcpu_free"
-	OffCPUProgOffcpuSwitch       = "offcpu_switch"
-	OffCPUProgOffcpuWaking       = "offcpu_waking"
-	OffCPUProgTargetFork         = "target_fork"
-	OffCPUProgTargetFree         = "target_free"
-	OffCPUVarActive              = "active"
-	OffCPUVarAnyRemaps           = "any_remaps"
-	OffCPUVarAtEntry             = "at_entry"
-	OffCPUVarByCgroup            = "by_cgroup"
-	OffCPUVarByCpu               = "by_cpu"
-	OffCPUVarByThread            = "by_thread"
-	OffCPUVarByWaker             = "by_waker"
-	OffCPUVarCut                 = "cut"
-	OffCPUVarCutting             = "cutting"
-	OffCPUVarGate                = "gate"
-	OffCPUVarGeneration          = "generation"
-	OffCPUVarInserted            = "inserted"
-	OffCPUVarKind                = "kind"
-	OffCPUVarLabelKey            = "label_key"
-	OffCPUVarLabelKeySize        = "label_key_size"
-	OffCPUVarLongest             = "longest"
-	OffCPUVarMaxDepth            = "max_depth"
-	OffCPUVarOrcNothing          = "orc_nothing"
-	OffCPUVarPidLevel            = "pid_level"
-	OffCPUVarPidNamespace        = "pid_namespace"
-	OffCPUVarReadLabels          = "read_labels"
-	OffCPUVarReduction           = "reduction"
-	OffCPUVarRingWakeup          = "ring_wakeup"
-	OffCPUVarRulesAnyGroup       = "rules_any_group"
-	OffCPUVarRulesAnyProgram     = "rules_any_program"
-	OffCPUVarRulesAnyUser        = "rules_any_user"
-	OffCPUVarRulesExclude        = "rules_exclude"
-	OffCPUVarRulesGroupByImage   = "rules_group_by_image"
-	OffCPUVarRulesInclude        = "rules_include"
-	OffCPUVarRulesMinAge         = "rules_min_age"
-	OffCPUVarRulesSlow           = "rules_slow"
-	OffCPUVarRulesTestGroup      = "rules_test_group"
-	OffCPUVarRulesTestProgram    = "rules_test_program"
-	OffCPUVarRulesTestUser       = "rules_test_user"
-	OffCPUVarSeenMask            = "seen_mask"
-	OffCPUVarShortest            = "shortest"
-	OffCPUVarSkipRuntimes        = "skip_runtimes"
-	OffCPUVarSkipSpanId          = "skip_span_id"
-	OffCPUVarSkipTraceId         = "skip_trace_id"
-	OffCPUVarSkipUserStack       = "skip_user_stack"
-	OffCPUVarStates              = "states"
-	OffCPUVarSwitchHasState      = "switch_has_state"
-	OffCPUVarTarget              = "target"
-	OffCPUVarTargetCgroupId      = "target_cgroup_id"
-	OffCPUVarTargetOnly          = "target_only"
-	OffCPUVarTargetOnlyStart     = "target_only_start"
-	OffCPUVarTimeline            = "timeline"
-	OffCPUVarUnusedStateClass    = "unused_state_class"
-	OffCPUVarUnusedThreadKind    = "unused_thread_kind"
-	OffCPUVarUnusedThreadTime    = "unused_thread_time"
-	OffCPUVarUnusedTimelineEvent = "unused_timeline_event"
-	OffCPUVarUnwind              = "unwind"
+	OffCPUMapCodeBudgets           = "code_budgets"
+	OffCPUMapCodeScratch           = "code_scratch"
+	OffCPUMapCodeSeen              = "code_seen"
+	OffCPUMapCounts0               = "counts_0"
+	OffCPUMapCounts1               = "counts_1"
+	OffCPUMapExitedPids            = "exited_pids"
+	OffCPUMapLabelAny              = "label_any"
+	OffCPUMapLabelProcesses        = "label_processes"
+	OffCPUMapLabelScratches        = "label_scratches"
+	OffCPUMapLabelsSeen            = "labels_seen"
+	OffCPUMapOffcpuCopy            = "offcpu_copy"
+	OffCPUMapOrcTables             = "orc_tables"
+	OffCPUMapPythonStates          = "python_states"
+	OffCPUMapRemaps                = "remaps"
+	OffCPUMapRing                  = "ring"
+	OffCPUMapRulesGroups           = "rules_groups"
+	OffCPUMapRulesProcesses        = "rules_processes"
+	OffCPUMapRulesPrograms         = "rules_programs"
+	OffCPUMapRulesUsers            = "rules_users"
+	OffCPUMapRunQueue              = "run_queue"
+	OffCPUMapRuntimeAny            = "runtime_any"
+	OffCPUMapRuntimeProcesses      = "runtime_processes"
+	OffCPUMapRuntimePrograms       = "runtime_programs"
+	OffCPUMapScratches             = "scratches"
+	OffCPUMapSeen                  = "seen"
+	OffCPUMapStats                 = "stats"
+	OffCPUMapTargetCgroup          = "target_cgroup"
+	OffCPUMapTargetIds             = "target_ids"
+	OffCPUMapThreads               = "threads"
+	OffCPUMapTickets               = "tickets"
+	OffCPUMapUnwindAsked           = "unwind_asked"
+	OffCPUMapUnwindCache           = "unwind_cache"
+	OffCPUMapUnwindMappings        = "unwind_mappings"
+	OffCPUMapUnwindPageStates      = "unwind_page_states"
+	OffCPUMapUnwindPages           = "unwind_pages"
+	OffCPUMapUnwindProcesses       = "unwind_processes"
+	OffCPUMapUnwindRequests        = "unwind_requests"
+	OffCPUMapUnwindRules           = "unwind_rules"
+	OffCPUProgOffcpuBegin          = "offcpu_begin"
+	OffCPUProgOffcpuCut            = "offcpu_cut"
+	OffCPUProgOffcpuFree           = "offcpu_free"
+	OffCPUProgOffcpuSwitch         = "offcpu_switch"
+	OffCPUProgOffcpuWaking         = "offcpu_waking"
+	OffCPUProgTargetFork           = "target_fork"
+	OffCPUProgTargetFree           = "target_free"
+	OffCPUVarActive                = "active"
+	OffCPUVarAnyRemaps             = "any_remaps"
+	OffCPUVarAtEntry               = "at_entry"
+	OffCPUVarByCgroup              = "by_cgroup"
+	OffCPUVarByCpu                 = "by_cpu"
+	OffCPUVarByThread              = "by_thread"
+	OffCPUVarByWaker               = "by_waker"
+	OffCPUVarCut                   = "cut"
+	OffCPUVarCutting               = "cutting"
+	OffCPUVarDistributes           = "distributes"
+	OffCPUVarGate                  = "gate"
+	OffCPUVarGeneration            = "generation"
+	OffCPUVarInserted              = "inserted"
+	OffCPUVarKind                  = "kind"
+	OffCPUVarLabelKey              = "label_key"
+	OffCPUVarLabelKeySize          = "label_key_size"
+	OffCPUVarLongest               = "longest"
+	OffCPUVarMaxDepth              = "max_depth"
+	OffCPUVarOrcNothing            = "orc_nothing"
+	OffCPUVarPidLevel              = "pid_level"
+	OffCPUVarPidNamespace          = "pid_namespace"
+	OffCPUVarReadLabels            = "read_labels"
+	OffCPUVarReduction             = "reduction"
+	OffCPUVarRingWakeup            = "ring_wakeup"
+	OffCPUVarRulesAnyGroup         = "rules_any_group"
+	OffCPUVarRulesAnyProgram       = "rules_any_program"
+	OffCPUVarRulesAnyUser          = "rules_any_user"
+	OffCPUVarRulesExclude          = "rules_exclude"
+	OffCPUVarRulesGroupByImage     = "rules_group_by_image"
+	OffCPUVarRulesInclude          = "rules_include"
+	OffCPUVarRulesMinAge           = "rules_min_age"
+	OffCPUVarRulesSlow             = "rules_slow"
+	OffCPUVarRulesTestGroup        = "rules_test_group"
+	OffCPUVarRulesTestProgram      = "rules_test_program"
+	OffCPUVarRulesTestUser         = "rules_test_user"
+	OffCPUVarSeenMask              = "seen_mask"
+	OffCPUVarShortest              = "shortest"
+	OffCPUVarSkipRuntimes          = "skip_runtimes"
+	OffCPUVarSkipSpanId            = "skip_span_id"
+	OffCPUVarSkipTraceId           = "skip_trace_id"
+	OffCPUVarSkipUserStack         = "skip_user_stack"
+	OffCPUVarStates                = "states"
+	OffCPUVarSwitchHasState        = "switch_has_state"
+	OffCPUVarTarget                = "target"
+	OffCPUVarTargetCgroupId        = "target_cgroup_id"
+	OffCPUVarTargetOnly            = "target_only"
+	OffCPUVarTargetOnlyStart       = "target_only_start"
+	OffCPUVarTimeline              = "timeline"
+	OffCPUVarUnusedHistogram       = "unused_histogram"
+	OffCPUVarUnusedHistogramLimits = "unused_histogram_limits"
+	OffCPUVarUnusedStateClass      = "unused_state_class"
+	OffCPUVarUnusedThreadKind      = "unused_thread_kind"
+	OffCPUVarUnusedThreadTime      = "unused_thread_time"
+	OffCPUVarUnusedTimelineEvent   = "unused_timeline_event"
+	OffCPUVarUnwind                = "unwind"
 )
 
 // LoadOffCPU returns the embedded CollectionSpec for OffCPU.
@@ -271,6 +286,7 @@ type OffCPUMapSpecs struct {
 	RulesProcesses   *ebpf.MapSpec `ebpf:"rules_processes"`
 	RulesPrograms    *ebpf.MapSpec `ebpf:"rules_programs"`
 	RulesUsers       *ebpf.MapSpec `ebpf:"rules_users"`
+	RunQueue         *ebpf.MapSpec `ebpf:"run_queue"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
@@ -295,58 +311,61 @@ type OffCPUMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OffCPUVariableSpecs struct {
-	Active              *ebpf.VariableSpec `ebpf:"active"`
-	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
-	AtEntry             *ebpf.VariableSpec `ebpf:"at_entry"`
-	ByCgroup            *ebpf.VariableSpec `ebpf:"by_cgroup"`
-	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
-	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
-	ByWaker             *ebpf.VariableSpec `ebpf:"by_waker"`
-	Cut                 *ebpf.VariableSpec `ebpf:"cut"`
-	Cutting             *ebpf.VariableSpec `ebpf:"cutting"`
-	Gate                *ebpf.VariableSpec `ebpf:"gate"`
-	Generation          *ebpf.VariableSpec `ebpf:"generation"`
-	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
-	Kind                *ebpf.VariableSpec `ebpf:"kind"`
-	LabelKey            *ebpf.VariableSpec `ebpf:"label_key"`
-	LabelKeySize        *ebpf.VariableSpec `ebpf:"label_key_size"`
-	Longest             *ebpf.VariableSpec `ebpf:"longest"`
-	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
-	OrcNothing          *ebpf.VariableSpec `ebpf:"orc_nothing"`
-	PidLevel            *ebpf.VariableSpec `ebpf:"pid_level"`
-	PidNamespace        *ebpf.VariableSpec `ebpf:"pid_namespace"`
-	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
-	Reduction           *ebpf.VariableSpec `ebpf:"reduction"`
-	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
-	RulesAnyGroup       *ebpf.VariableSpec `ebpf:"rules_any_group"`
-	RulesAnyProgram     *ebpf.VariableSpec `ebpf:"rules_any_program"`
-	RulesAnyUser        *ebpf.VariableSpec `ebpf:"rules_any_user"`
-	RulesExclude        *ebpf.VariableSpec `ebpf:"rules_exclude"`
-	RulesGroupByImage   *ebpf.VariableSpec `ebpf:"rules_group_by_image"`
-	RulesInclude        *ebpf.VariableSpec `ebpf:"rules_include"`
-	RulesMinAge         *ebpf.VariableSpec `ebpf:"rules_min_age"`
-	RulesSlow           *ebpf.VariableSpec `ebpf:"rules_slow"`
-	RulesTestGroup      *ebpf.VariableSpec `ebpf:"rules_test_group"`
-	RulesTestProgram    *ebpf.VariableSpec `ebpf:"rules_test_program"`
-	RulesTestUser       *ebpf.VariableSpec `ebpf:"rules_test_user"`
-	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
-	Shortest            *ebpf.VariableSpec `ebpf:"shortest"`
-	SkipRuntimes        *ebpf.VariableSpec `ebpf:"skip_runtimes"`
-	SkipSpanId          *ebpf.VariableSpec `ebpf:"skip_span_id"`
-	SkipTraceId         *ebpf.VariableSpec `ebpf:"skip_trace_id"`
-	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
-	States              *ebpf.VariableSpec `ebpf:"states"`
-	SwitchHasState      *ebpf.VariableSpec `ebpf:"switch_has_state"`
-	Target              *ebpf.VariableSpec `ebpf:"target"`
-	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
-	TargetOnly          *ebpf.VariableSpec `ebpf:"target_only"`
-	TargetOnlyStart     *ebpf.VariableSpec `ebpf:"target_only_start"`
-	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
-	UnusedStateClass    *ebpf.VariableSpec `ebpf:"unused_state_class"`
-	UnusedThreadKind    *ebpf.VariableSpec `ebpf:"unused_thread_kind"`
-	UnusedThreadTime    *ebpf.VariableSpec `ebpf:"unused_thread_time"`
-	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
-	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
+	Active                *ebpf.VariableSpec `ebpf:"active"`
+	AnyRemaps             *ebpf.VariableSpec `ebpf:"any_remaps"`
+	AtEntry               *ebpf.VariableSpec `ebpf:"at_entry"`
+	ByCgroup              *ebpf.VariableSpec `ebpf:"by_cgroup"`
+	ByCpu                 *ebpf.VariableSpec `ebpf:"by_cpu"`
+	ByThread              *ebpf.VariableSpec `ebpf:"by_thread"`
+	ByWaker               *ebpf.VariableSpec `ebpf:"by_waker"`
+	Cut                   *ebpf.VariableSpec `ebpf:"cut"`
+	Cutting               *ebpf.VariableSpec `ebpf:"cutting"`
+	Distributes           *ebpf.VariableSpec `ebpf:"distributes"`
+	Gate                  *ebpf.VariableSpec `ebpf:"gate"`
+	Generation            *ebpf.VariableSpec `ebpf:"generation"`
+	Inserted              *ebpf.VariableSpec `ebpf:"inserted"`
+	Kind                  *ebpf.VariableSpec `ebpf:"kind"`
+	LabelKey              *ebpf.VariableSpec `ebpf:"label_key"`
+	LabelKeySize          *ebpf.VariableSpec `ebpf:"label_key_size"`
+	Longest               *ebpf.VariableSpec `ebpf:"longest"`
+	MaxDepth              *ebpf.VariableSpec `ebpf:"max_depth"`
+	OrcNothing            *ebpf.VariableSpec `ebpf:"orc_nothing"`
+	PidLevel              *ebpf.VariableSpec `ebpf:"pid_level"`
+	PidNamespace          *ebpf.VariableSpec `ebpf:"pid_namespace"`
+	ReadLabels            *ebpf.VariableSpec `ebpf:"read_labels"`
+	Reduction             *ebpf.VariableSpec `ebpf:"reduction"`
+	RingWakeup            *ebpf.VariableSpec `ebpf:"ring_wakeup"`
+	RulesAnyGroup         *ebpf.VariableSpec `ebpf:"rules_any_group"`
+	RulesAnyProgram       *ebpf.VariableSpec `ebpf:"rules_any_program"`
+	RulesAnyUser          *ebpf.VariableSpec `ebpf:"rules_any_user"`
+	RulesExclude          *ebpf.VariableSpec `ebpf:"rules_exclude"`
+	RulesGroupByImage     *ebpf.VariableSpec `ebpf:"rules_group_by_image"`
+	RulesInclude          *ebpf.VariableSpec `ebpf:"rules_include"`
+	RulesMinAge           *ebpf.VariableSpec `ebpf:"rules_min_age"`
+	RulesSlow             *ebpf.VariableSpec `ebpf:"rules_slow"`
+	RulesTestGroup        *ebpf.VariableSpec `ebpf:"rules_test_group"`
+	RulesTestProgram      *ebpf.VariableSpec `ebpf:"rules_test_program"`
+	RulesTestUser         *ebpf.VariableSpec `ebpf:"rules_test_user"`
+	SeenMask              *ebpf.VariableSpec `ebpf:"seen_mask"`
+	Shortest              *ebpf.VariableSpec `ebpf:"shortest"`
+	SkipRuntimes          *ebpf.VariableSpec `ebpf:"skip_runtimes"`
+	SkipSpanId            *ebpf.VariableSpec `ebpf:"skip_span_id"`
+	SkipTraceId           *ebpf.VariableSpec `ebpf:"skip_trace_id"`
+	SkipUserStack         *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	States                *ebpf.VariableSpec `ebpf:"states"`
+	SwitchHasState        *ebpf.VariableSpec `ebpf:"switch_has_state"`
+	Target                *ebpf.VariableSpec `ebpf:"target"`
+	TargetCgroupId        *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	TargetOnly            *ebpf.VariableSpec `ebpf:"target_only"`
+	TargetOnlyStart       *ebpf.VariableSpec `ebpf:"target_only_start"`
+	Timeline              *ebpf.VariableSpec `ebpf:"timeline"`
+	UnusedHistogram       *ebpf.VariableSpec `ebpf:"unused_histogram"`
+	UnusedHistogramLimits *ebpf.VariableSpec `ebpf:"unused_histogram_limits"`
+	UnusedStateClass      *ebpf.VariableSpec `ebpf:"unused_state_class"`
+	UnusedThreadKind      *ebpf.VariableSpec `ebpf:"unused_thread_kind"`
+	UnusedThreadTime      *ebpf.VariableSpec `ebpf:"unused_thread_time"`
+	UnusedTimelineEvent   *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
+	Unwind                *ebpf.VariableSpec `ebpf:"unwind"`
 }
 
 // OffCPUObjects contains all objects after they have been loaded into the kernel.
@@ -388,6 +407,7 @@ type OffCPUMaps struct {
 	RulesProcesses   *ebpf.Map `ebpf:"rules_processes"`
 	RulesPrograms    *ebpf.Map `ebpf:"rules_programs"`
 	RulesUsers       *ebpf.Map `ebpf:"rules_users"`
+	RunQueue         *ebpf.Map `ebpf:"run_queue"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
@@ -429,6 +449,7 @@ func (m *OffCPUMaps) Close() error {
 		m.RulesProcesses,
 		m.RulesPrograms,
 		m.RulesUsers,
+		m.RunQueue,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.RuntimePrograms,
@@ -454,58 +475,61 @@ func (m *OffCPUMaps) Close() error {
 //
 // It can be passed to LoadOffCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OffCPUVariables struct {
-	Active              *ebpf.Variable `ebpf:"active"`
-	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
-	AtEntry             *ebpf.Variable `ebpf:"at_entry"`
-	ByCgroup            *ebpf.Variable `ebpf:"by_cgroup"`
-	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
-	ByThread            *ebpf.Variable `ebpf:"by_thread"`
-	ByWaker             *ebpf.Variable `ebpf:"by_waker"`
-	Cut                 *ebpf.Variable `ebpf:"cut"`
-	Cutting             *ebpf.Variable `ebpf:"cutting"`
-	Gate                *ebpf.Variable `ebpf:"gate"`
-	Generation          *ebpf.Variable `ebpf:"generation"`
-	Inserted            *ebpf.Variable `ebpf:"inserted"`
-	Kind                *ebpf.Variable `ebpf:"kind"`
-	LabelKey            *ebpf.Variable `ebpf:"label_key"`
-	LabelKeySize        *ebpf.Variable `ebpf:"label_key_size"`
-	Longest             *ebpf.Variable `ebpf:"longest"`
-	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
-	OrcNothing          *ebpf.Variable `ebpf:"orc_nothing"`
-	PidLevel            *ebpf.Variable `ebpf:"pid_level"`
-	PidNamespace        *ebpf.Variable `ebpf:"pid_namespace"`
-	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
-	Reduction           *ebpf.Variable `ebpf:"reduction"`
-	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
-	RulesAnyGroup       *ebpf.Variable `ebpf:"rules_any_group"`
-	RulesAnyProgram     *ebpf.Variable `ebpf:"rules_any_program"`
-	RulesAnyUser        *ebpf.Variable `ebpf:"rules_any_user"`
-	RulesExclude        *ebpf.Variable `ebpf:"rules_exclude"`
-	RulesGroupByImage   *ebpf.Variable `ebpf:"rules_group_by_image"`
-	RulesInclude        *ebpf.Variable `ebpf:"rules_include"`
-	RulesMinAge         *ebpf.Variable `ebpf:"rules_min_age"`
-	RulesSlow           *ebpf.Variable `ebpf:"rules_slow"`
-	RulesTestGroup      *ebpf.Variable `ebpf:"rules_test_group"`
-	RulesTestProgram    *ebpf.Variable `ebpf:"rules_test_program"`
-	RulesTestUser       *ebpf.Variable `ebpf:"rules_test_user"`
-	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
-	Shortest            *ebpf.Variable `ebpf:"shortest"`
-	SkipRuntimes        *ebpf.Variable `ebpf:"skip_runtimes"`
-	SkipSpanId          *ebpf.Variable `ebpf:"skip_span_id"`
-	SkipTraceId         *ebpf.Variable `ebpf:"skip_trace_id"`
-	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
-	States              *ebpf.Variable `ebpf:"states"`
-	SwitchHasState      *ebpf.Variable `ebpf:"switch_has_state"`
-	Target              *ebpf.Variable `ebpf:"target"`
-	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
-	TargetOnly          *ebpf.Variable `ebpf:"target_only"`
-	TargetOnlyStart     *ebpf.Variable `ebpf:"target_only_start"`
-	Timeline            *ebpf.Variable `ebpf:"timeline"`
-	UnusedStateClass    *ebpf.Variable `ebpf:"unused_state_class"`
-	UnusedThreadKind    *ebpf.Variable `ebpf:"unused_thread_kind"`
-	UnusedThreadTime    *ebpf.Variable `ebpf:"unused_thread_time"`
-	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
-	Unwind              *ebpf.Variable `ebpf:"unwind"`
+	Active                *ebpf.Variable `ebpf:"active"`
+	AnyRemaps             *ebpf.Variable `ebpf:"any_remaps"`
+	AtEntry               *ebpf.Variable `ebpf:"at_entry"`
+	ByCgroup              *ebpf.Variable `ebpf:"by_cgroup"`
+	ByCpu                 *ebpf.Variable `ebpf:"by_cpu"`
+	ByThread              *ebpf.Variable `ebpf:"by_thread"`
+	ByWaker               *ebpf.Variable `ebpf:"by_waker"`
+	Cut                   *ebpf.Variable `ebpf:"cut"`
+	Cutting               *ebpf.Variable `ebpf:"cutting"`
+	Distributes           *ebpf.Variable `ebpf:"distributes"`
+	Gate                  *ebpf.Variable `ebpf:"gate"`
+	Generation            *ebpf.Variable `ebpf:"generation"`
+	Inserted              *ebpf.Variable `ebpf:"inserted"`
+	Kind                  *ebpf.Variable `ebpf:"kind"`
+	LabelKey              *ebpf.Variable `ebpf:"label_key"`
+	LabelKeySize          *ebpf.Variable `ebpf:"label_key_size"`
+	Longest               *ebpf.Variable `ebpf:"longest"`
+	MaxDepth              *ebpf.Variable `ebpf:"max_depth"`
+	OrcNothing            *ebpf.Variable `ebpf:"orc_nothing"`
+	PidLevel              *ebpf.Variable `ebpf:"pid_level"`
+	PidNamespace          *ebpf.Variable `ebpf:"pid_namespace"`
+	ReadLabels            *ebpf.Variable `ebpf:"read_labels"`
+	Reduction             *ebpf.Variable `ebpf:"reduction"`
+	RingWakeup            *ebpf.Variable `ebpf:"ring_wakeup"`
+	RulesAnyGroup         *ebpf.Variable `ebpf:"rules_any_group"`
+	RulesAnyProgram       *ebpf.Variable `ebpf:"rules_any_program"`
+	RulesAnyUser          *ebpf.Variable `ebpf:"rules_any_user"`
+	RulesExclude          *ebpf.Variable `ebpf:"rules_exclude"`
+	RulesGroupByImage     *ebpf.Variable `ebpf:"rules_group_by_image"`
+	RulesInclude          *ebpf.Variable `ebpf:"rules_include"`
+	RulesMinAge           *ebpf.Variable `ebpf:"rules_min_age"`
+	RulesSlow             *ebpf.Variable `ebpf:"rules_slow"`
+	RulesTestGroup        *ebpf.Variable `ebpf:"rules_test_group"`
+	RulesTestProgram      *ebpf.Variable `ebpf:"rules_test_program"`
+	RulesTestUser         *ebpf.Variable `ebpf:"rules_test_user"`
+	SeenMask              *ebpf.Variable `ebpf:"seen_mask"`
+	Shortest              *ebpf.Variable `ebpf:"shortest"`
+	SkipRuntimes          *ebpf.Variable `ebpf:"skip_runtimes"`
+	SkipSpanId            *ebpf.Variable `ebpf:"skip_span_id"`
+	SkipTraceId           *ebpf.Variable `ebpf:"skip_trace_id"`
+	SkipUserStack         *ebpf.Variable `ebpf:"skip_user_stack"`
+	States                *ebpf.Variable `ebpf:"states"`
+	SwitchHasState        *ebpf.Variable `ebpf:"switch_has_state"`
+	Target                *ebpf.Variable `ebpf:"target"`
+	TargetCgroupId        *ebpf.Variable `ebpf:"target_cgroup_id"`
+	TargetOnly            *ebpf.Variable `ebpf:"target_only"`
+	TargetOnlyStart       *ebpf.Variable `ebpf:"target_only_start"`
+	Timeline              *ebpf.Variable `ebpf:"timeline"`
+	UnusedHistogram       *ebpf.Variable `ebpf:"unused_histogram"`
+	UnusedHistogramLimits *ebpf.Variable `ebpf:"unused_histogram_limits"`
+	UnusedStateClass      *ebpf.Variable `ebpf:"unused_state_class"`
+	UnusedThreadKind      *ebpf.Variable `ebpf:"unused_thread_kind"`
+	UnusedThreadTime      *ebpf.Variable `ebpf:"unused_thread_time"`
+	UnusedTimelineEvent   *ebpf.Variable `ebpf:"unused_timeline_event"`
+	Unwind                *ebpf.Variable `ebpf:"unwind"`
 }
 
 // OffCPUPrograms contains all programs after they have been loaded into the kernel.

@@ -55,7 +55,7 @@ func TestCoroutines(t *testing.T) {
 			}
 			// The calls of coroutines can be distinguished, or are said to be in doubt.
 			doubtful := number(`(\d+) intervals? in doubt`)
-			if got, want := number(`count: (\d+)`)+doubtful, own["returned"]; got != want {
+			if got, want := number(`count (\d+), average`)+doubtful, own["returned"]; got != want {
 				t.Errorf("got %d intervals, want %d", got, want)
 			}
 			if test.name != "copied stacks" && doubtful > 0 {

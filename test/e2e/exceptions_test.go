@@ -38,7 +38,7 @@ func TestExceptions(t *testing.T) {
 		if args[0] == "count" {
 			return sum(readFolded(t, out)), 0, own
 		}
-		if m := regexp.MustCompile(`count: (\d+)`).FindStringSubmatch(r.stderr); m != nil {
+		if m := regexp.MustCompile(`count (\d+), average`).FindStringSubmatch(r.stderr); m != nil {
 			got = mustNumber(t, m[1])
 		}
 		if m := regexp.MustCompile(`(\d+) intervals began but did not end`).FindStringSubmatch(r.stderr); m != nil {

@@ -112,7 +112,7 @@ func TestLatencyGoArguments(t *testing.T) {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	got := 0
-	if m := regexp.MustCompile(`, count: (\d+)`).FindStringSubmatch(r.stderr); m != nil {
+	if m := regexp.MustCompile(`count (\d+), average`).FindStringSubmatch(r.stderr); m != nil {
 		got, _ = strconv.Atoi(m[1])
 	}
 	if want := hits(numbers(t, r.stdout)["some"], 1, r.stderr); !want.Has(got) || got == 0 {

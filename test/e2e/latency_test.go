@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -143,36 +144,38 @@ func (i interval) check(t *testing.T, summary string, stacks, own map[string]int
 		}
 		return sum
 	}
-	_, histogram, _ := strings.Cut(summary, "  "+i.name+"\n")
-	histogram, average, found := strings.Cut(histogram, "avg = ")
+	_, distribution, found := strings.Cut(summary, "  "+i.name+"\n")
 	if !found {
-		t.Fatalf("no histogram of %s:\n%s", i.name, summary)
+		t.Fatalf("no distribution of %s:\n%s", i.name, summary)
 	}
-	average, _, _ = strings.Cut(average, "\n")
-	n, want := numbersOf(average, `count: (\d+)$`), hits(own[i.count], 1, summary)
+	average, histogram, _ := strings.Cut(distribution, "\n")
+	if end := regexp.MustCompile(`(?m)^ *\S+:`).FindStringIndex(histogram); end != nil {
+		histogram = histogram[:end[0]] // the next pair begins
+	}
+	n, want := numbersOf(average, `count (\d+),`), hits(own[i.count], 1, summary)
 	if !want.Has(n) || n == 0 {
 		t.Errorf("%s: got %d intervals, want %s (%s)\n%s", i.name, n, want, i.count, summary)
 	}
-	if all := numbersOf(histogram, `(?m)^ *\d+ -> \d+ +: (\d+) `); all != n {
+	if all := numbersOf(histogram, `(?m) (?:s|ms|µs|ns) +(\d+) \|`); all != n {
 		t.Errorf("%s: got a histogram of %d intervals, want %d\n%s", i.name, all, n, summary)
 	}
 	missing := own[i.count] - n
 	if n := numbersOf(summary, regexp.QuoteMeta(i.name)+`: (\d+) intervals? began but did not end`); n < own[i.unfinished]-missing || n > own[i.unfinished]+missing {
 		t.Errorf("%s: got %d unfinished intervals, want %d\n%s", i.name, n, own[i.unfinished], summary)
 	}
-	time := numbersOf(average, `total: (\d+) nsecs`)
+	total, _, rounding := timeAfter(t, average, "total")
 	if strings.HasPrefix(i.most, "outer_") { // the stacks have the time of a call once
-		if missing == 0 && time < own["whole_least"] {
-			t.Errorf("%s: got %d ns, want the sum of all calls, at least %d", i.name, time, own["whole_least"])
+		if missing == 0 && total+rounding < float64(own["whole_least"]) {
+			t.Errorf("%s: got %v ns, want the sum of all calls, at least %d", i.name, total, own["whole_least"])
 		}
-		time = sum(stacks) * 1000
+		total, rounding = float64(sum(stacks)*1000), 0
 	}
-	if missing == 0 && time < own[i.least] || i.most != "" && time > own[i.most] {
-		t.Errorf("%s: got %d ns, want %d to %d", i.name, time, own[i.least], own[i.most])
+	if missing == 0 && total+rounding < float64(own[i.least]) || i.most != "" && total-rounding > float64(own[i.most]) {
+		t.Errorf("%s: got %v ns, want %d to %d", i.name, total, own[i.least], own[i.most])
 	}
 	// Each stack is rounded to microseconds.
-	if rounded, most := sum(stacks)*1000, own[i.count]*1000; rounded < time-most || rounded > time+most {
-		t.Errorf("%s: got a total of %d ns, want the sum of the stacks, %d", i.name, time, rounded)
+	if apart := math.Abs(float64(sum(stacks)*1000) - total); apart > float64(own[i.count]*1000)+rounding {
+		t.Errorf("%s: got a total of %v ns, want the sum of the stacks, %d us", i.name, total, sum(stacks))
 	}
 	if count(stacks, i.frame) == 0 {
 		t.Errorf("%s: no stack has %s: %v", i.name, i.frame, stacks)

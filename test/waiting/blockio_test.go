@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -264,7 +266,7 @@ func TestAgainstBiolatency(t *testing.T) {
 	want := slots(out.String(), "disk = "+name)
 	var got []int
 	for _, operation := range []string{"read", "write", "flush"} {
-		got = append(got, slots(m.stderr, name+" "+operation+", time in the device")...)
+		got = append(got, rows(m.stderr, name+" "+operation+", time in the device")...)
 	}
 	slices.Sort(got)
 	if len(got) != len(want) || len(got) < int(m.truth.Times) {
@@ -283,7 +285,7 @@ func TestAgainstBiolatency(t *testing.T) {
 	}
 }
 
-// slots returns the slot of each event in the histograms below a heading, which may occur
+// slots returns the slot of each event in biolatency's histograms below a heading, which may occur
 // several times, sorted.
 func slots(text, heading string) (list []int) {
 	for _, part := range strings.Split(text, heading)[1:] {
@@ -301,5 +303,27 @@ func slots(text, heading string) (list []int) {
 		}
 	}
 	slices.Sort(list)
+	return list
+}
+
+// rows returns the slot of biolatency, a power of two of microseconds, of each request in fulgur's
+// histogram below a heading.
+func rows(text, heading string) (list []int) {
+	row := regexp.MustCompile(`^ +([\d.]+)(?:–[\d.]+)? (s|ms|µs|ns) +(\d+) \|`)
+	for _, part := range strings.Split(text, heading)[1:] {
+		for line := range strings.Lines(part) {
+			m := row.FindStringSubmatch(line)
+			if m == nil {
+				if len(list) > 0 {
+					break
+				}
+				continue // before the first row
+			}
+			low, _ := strconv.ParseFloat(m[1], 64)
+			n, _ := strconv.Atoi(m[3])
+			us := low * map[string]float64{"s": 1e6, "ms": 1e3, "µs": 1, "ns": 1e-3}[m[2]]
+			list = append(list, slices.Repeat([]int{int(math.Log2(max(us, 1)))}, n)...)
+		}
+	}
 	return list
 }

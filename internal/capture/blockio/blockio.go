@@ -6,13 +6,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"fulgur/internal/bpf"
+	"fulgur/internal/capture/distribution"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/profile/encode/histogram"
 )
 
 // DefaultPendingEntries is the default limit of requests in flight to track.
@@ -58,6 +61,7 @@ func Load(o probe.Options, c Config) (*Source, error) {
 		}
 	}
 	spec.Maps[bpf.BlockIOMapRequests].MaxEntries = max(c.PendingEntries, 1)
+	spec.Maps[bpf.BlockIOMapLatencies].MaxEntries = kinds()
 	p, err := probe.Load(spec, o, map[string]any{bpf.BlockIOVarQueueInLatency: c.QueueInLatency}, counted)
 	if err != nil {
 		return nil, err
@@ -66,6 +70,17 @@ func Load(o probe.Options, c Config) (*Source, error) {
 	return &Source{Base: source.Base{Probe: p}, options: o, programs: []string{
 		bpf.BlockIOProgRequestComplete, bpf.BlockIOProgRequestIssue, bpf.BlockIOProgRequestMerge, bpf.BlockIOProgRequestInsert, birth,
 	}}, nil
+}
+
+// kinds returns the number of kinds of requests for whose distributions there is room, 4 KiB each: most
+// disks have reads, writes, flushes and discards. Disks may appear later.
+func kinds() uint32 {
+	const operations, spare, most = 4, 64, 4096
+	disks, err := os.ReadDir("/sys/block")
+	if err != nil {
+		return spare * operations // without sysfs, as in some containers
+	}
+	return min(uint32(len(disks))*operations+spare, most)
 }
 
 // births are the programs that see new requests. Each is for different kernels.
@@ -148,32 +163,39 @@ func unfinished(state *bpf.BlockIORequestState, o *probe.Options) (key stacks.Ke
 	return key, value, true
 }
 
-// Histogram is the latency distribution of one kind of requests.
-type Histogram struct {
+// Distribution is how long requests of one kind took.
+type Distribution struct {
 	Device    stacks.Device
 	Operation Operation // without flags
-	// Slots holds counts by powers of two of microseconds: slot i counts 2^i to
-	// 2^(i+1)-1, and slot 0 also shorter times.
-	Slots []uint64
+	Times     histogram.Times
 }
 
-// Histograms returns a histogram for each device and operation, in the order of
+// Distributions returns the distribution of each device and operation, in the order of
 // their numbers.
-func (s *Source) Histograms() ([]Histogram, error) {
-	var list []Histogram
+func (s *Source) Distributions() ([]Distribution, error) {
+	var list []Distribution
 	var key bpf.BlockIOLatencyKey
-	var value bpf.BlockIOLatency
+	var value bpf.BlockIOHistogram
 	all := s.Maps[bpf.BlockIOMapLatencies].Iterate()
 	for all.Next(&key, &value) {
-		list = append(list, Histogram{device(key.Device), Operation(key.Operation), slices.Clone(value.Slots[:])})
+		list = append(list, Distribution{device(key.Device), Operation(key.Operation), distribution.Of(distribution.Kernel(value))})
 	}
 	if err := all.Err(); err != nil {
 		return nil, fmt.Errorf("read how long requests took: %w", err)
 	}
-	slices.SortFunc(list, func(a, b Histogram) int {
+	slices.SortFunc(list, func(a, b Distribution) int {
 		return cmp.Or(cmp.Compare(a.Device.Major, b.Device.Major), cmp.Compare(a.Device.Minor, b.Device.Minor), cmp.Compare(a.Operation, b.Operation))
 	})
 	return list, nil
+}
+
+// Unplaced returns the number of requests that are in no distribution, since there were too many
+// devices and operations.
+func (s *Source) Unplaced() (n uint64, err error) {
+	if err := s.Variables[bpf.BlockIOVarUnplaced].Get(&n); err != nil {
+		return 0, fmt.Errorf("read how many requests have no distribution: %w", err)
+	}
+	return n, nil
 }
 
 // Merged returns the number of requests merged into others, which include their

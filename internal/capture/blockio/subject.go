@@ -16,7 +16,6 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
-	"fulgur/internal/profile/encode/histogram"
 )
 
 // Config configures [Subject].
@@ -137,13 +136,14 @@ func (*Subject) WhyNothing() string {
 }
 
 // Notes returns a table of files, the numbers of merged and unfinished requests, and
-// latency histograms for each device and operation.
+// the distribution of the times of each device and operation.
 func (m *Subject) Notes(store *stacks.Store) []string {
 	lines := source.ByFile(m, m.index, store, m.mounts)
 	merged, errMerged := m.source.Merged()
 	unfinished, errUnfinished := m.source.Unfinished()
-	histograms, err := m.source.Histograms()
-	if err := errors.Join(err, errMerged, errUnfinished); err != nil {
+	unplaced, errUnplaced := m.source.Unplaced()
+	distributions, err := m.source.Distributions()
+	if err := errors.Join(err, errMerged, errUnfinished, errUnplaced); err != nil {
 		return append(lines, plain.Error(err))
 	}
 	if merged > 0 {
@@ -156,11 +156,14 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 	if m.QueueInLatency {
 		what = "in the queue and the device"
 	}
-	for _, h := range histograms {
-		if drawn := histogram.Lines("usecs", h.Slots); len(drawn) > 0 {
-			lines = append(lines, fmt.Sprintf("%s %s, time %s", h.Device, h.Operation, what))
+	for _, d := range distributions {
+		if drawn := d.Times.Lines(); len(drawn) > 0 {
+			lines = append(lines, fmt.Sprintf("%s %s, time %s", d.Device, d.Operation, what))
 			lines = append(lines, drawn...)
 		}
+	}
+	if unplaced > 0 {
+		lines = append(lines, plain.Count(unplaced, "request")+" of further disks and operations in no histogram")
 	}
 	return lines
 }

@@ -14,12 +14,14 @@ import (
 
 	"fulgur/internal/bpf"
 	"fulgur/internal/capture/attach"
+	"fulgur/internal/capture/distribution"
 	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/histogram"
 )
 
 // DefaultPendingEntries is the default of [Options.PendingEntries].
@@ -288,19 +290,8 @@ func (s *Source) Stats() (probe.Stats, error) {
 	return stats, err
 }
 
-// Histogram returns the distribution of the intervals: slot i has the number of intervals of
-// 2^i to 2^(i+1)-1 ns. sum is their total time in ns; the time of a recursive call is also part of
+// Distribution returns the distribution of the intervals. The time of a recursive call is also part of
 // the calls around it.
-func (s *Source) Histogram() (slots []uint64, sum uint64, err error) {
-	slots = make([]uint64, bpf.LatencyLatencyLimitsLATENCY_SUM+1)
-	for i := range slots {
-		var perCPU []uint64
-		if err := s.Maps[bpf.LatencyMapHistogram].Lookup(uint32(i), &perCPU); err != nil {
-			return nil, 0, fmt.Errorf("read the histogram: %w", err)
-		}
-		for _, n := range perCPU {
-			slots[i] += n
-		}
-	}
-	return slots[:bpf.LatencyLatencyLimitsLATENCY_SLOTS], slots[bpf.LatencyLatencyLimitsLATENCY_SUM], nil
+func (s *Source) Distribution() (histogram.Times, error) {
+	return distribution.OfCPUs(s.Maps[bpf.LatencyMapDistribution], func(k distribution.Kernel) distribution.Kernel { return k })
 }

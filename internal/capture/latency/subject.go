@@ -16,7 +16,6 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
-	"fulgur/internal/profile/encode/histogram"
 )
 
 // Config configures [Subject].
@@ -187,7 +186,7 @@ func (m *Subject) WhyNothing() string {
 	return why
 }
 
-// Notes returns the places that are left out, a histogram of each pair, and a table of the
+// Notes returns the places that are left out, the distribution of the times of each pair, and a table of the
 // events at which intervals began.
 func (m *Subject) Notes(store *stacks.Store) []string {
 	var lines []string
@@ -205,8 +204,8 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 	for i, s := range m.sources {
 		unfinished, err := s.Unfinished()
 		ambiguous, ambiguousErr := s.Ambiguous()
-		slots, sum, histogramErr := s.Histogram()
-		if err := errors.Join(err, ambiguousErr, histogramErr); err != nil {
+		times, timesErr := s.Distribution()
+		if err := errors.Join(err, ambiguousErr, timesErr); err != nil {
 			return append(lines, plain.Error(err))
 		}
 		if unfinished > 0 {
@@ -215,23 +214,13 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 		if ambiguous > 0 {
 			lines = append(lines, plain.Terminal(fmt.Sprintf("%s: %s in doubt: calls of coroutines whose stacks the program copies may have been taken for one another", m.pairs[i].name(), plain.Count(ambiguous, "interval"))))
 		}
-		if drawn := histogram.Filled("nsecs", slots); len(drawn) > 0 {
+		if drawn := times.Lines(); len(drawn) > 0 {
 			lines = append(lines, plain.Terminal(m.pairs[i].name()))
 			lines = append(lines, drawn...)
-			lines = append(lines, average(slots, sum))
 		}
 	}
 	if table := m.matches().Table(store); len(table) > 0 {
 		lines = append(append(lines, ""), table...)
 	}
 	return lines
-}
-
-// average returns the average time of intervals, in the words of bcc's funclatency.
-func average(slots []uint64, sum uint64) string {
-	count := uint64(0)
-	for _, n := range slots {
-		count += n
-	}
-	return fmt.Sprintf("avg = %d nsecs, total: %d nsecs, count: %d", sum/max(count, 1), sum, count)
 }

@@ -14,11 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bpf"
+	"fulgur/internal/capture/distribution"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/rcu"
+	"fulgur/internal/profile/encode/histogram"
 )
 
 // DefaultPendingEntries is the default limit of waiting threads to track.
@@ -94,6 +96,7 @@ func Load(o probe.Options, c Config) (*Source, error) {
 		bpf.OffCPUVarLongest:  longest,
 		bpf.OffCPUVarByWaker:  c.WakerStacks,
 
+		bpf.OffCPUVarDistributes:    c.RunQueue,
 		bpf.OffCPUVarSwitchHasState: switchHasState,
 	}, counted)
 	if err != nil {
@@ -145,6 +148,12 @@ func counted(k bpf.OffCPUCountKey, v bpf.OffCPUCountValue) (stacks.Key, stacks.V
 	}
 	return stacks.Key{ID: k.Id, Kernel: k.Kernel, Waker: k.Waker, TID: k.Tid, CPU: uint32(k.Cpu), Detail: detail},
 		stacks.Values{Waits: v.Times, Sleeping: v.Sleeping, Runnable: v.Waiting, OffCPU: v.Sleeping + v.Waiting}
+}
+
+// RunQueue returns the distribution of the times that threads waited for a CPU until they ran, with
+// [Config.RunQueue].
+func (s *Source) RunQueue() (histogram.Times, error) {
+	return distribution.OfCPUs(s.Maps[bpf.OffCPUMapRunQueue], func(k bpf.OffCPUHistogram) distribution.Kernel { return distribution.Kernel(k) })
 }
 
 // Attach implements [source.Source].

@@ -10,6 +10,7 @@ import (
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/waits"
 	"fulgur/internal/doctor"
+	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 )
@@ -36,6 +37,7 @@ type Config struct {
 type Subject struct {
 	Config
 	common source.Common
+	source *Source
 }
 
 // New returns the subject for c.
@@ -79,12 +81,11 @@ func (m *Subject) chooses() bool {
 }
 
 // Load implements [source.Subject].
-func (m *Subject) Load(common probe.Options) ([]source.Source, error) {
-	s, err := Load(common, m.Config)
-	if err != nil {
+func (m *Subject) Load(common probe.Options) (_ []source.Source, err error) {
+	if m.source, err = Load(common, m.Config); err != nil {
 		return nil, err
 	}
-	return []source.Source{s}, nil
+	return []source.Source{m.source}, nil
 }
 
 // Indexes of this source's [stacks.Values]. All but the first are in ns.
@@ -145,8 +146,20 @@ func (m *Subject) Describe(meta *profile.Meta) {
 	}
 }
 
-// Notes implements [source.Subject].
-func (*Subject) Notes(*stacks.Store) []string { return nil }
+// Notes returns the distribution of the waits for a CPU, with [Config.RunQueue].
+func (m *Subject) Notes(*stacks.Store) []string {
+	if !m.RunQueue {
+		return nil
+	}
+	times, err := m.source.RunQueue()
+	if err != nil {
+		return []string{plain.Error(err)}
+	}
+	if drawn := times.Lines(); len(drawn) > 0 {
+		return append([]string{"waits for a CPU that ended"}, drawn...)
+	}
+	return nil
+}
 
 // WhyNothing implements [source.Subject].
 func (m *Subject) WhyNothing() string {
