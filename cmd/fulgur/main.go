@@ -365,10 +365,20 @@ func clarify(failed *kong.ParseError) error {
 		}
 		message = strings.TrimPrefix(message, arg.ShortSummary()+": ")
 	}
-	// kong has no exported type for this.
+	// kong has no exported type for these.
+	if word, unexpected := strings.CutPrefix(message, "unexpected argument "); unexpected && failed.Context.Selected() == nil {
+		word, similar, _ := strings.Cut(word, ",")
+		if hint := commandHint(word); hint != "" && (similar == "" || otherCommands[word] != "") {
+			return fmt.Errorf("%s is not a command: %s", word, hint)
+		}
+	}
 	if flag, unknown := strings.CutPrefix(message, "unknown flag "); unknown {
 		flag, similar, _ := strings.Cut(flag, ",")
-		switch hint := flagHint(command, flag); {
+		hint := flagHint(command, flag)
+		if failed.Context.Selected() == nil {
+			hint = firstHint(failed.Context, flag)
+		}
+		switch {
 		case hint != "":
 			message = "unknown flag " + flag + ": " + hint
 		case similar != "" && len(flag) == len("-x"):
@@ -376,23 +386,6 @@ func clarify(failed *kong.ParseError) error {
 		}
 	}
 	return errors.New(message)
-}
-
-// flagHint returns what replaces a flag of other profilers in a command that measures, "" if nothing
-// does.
-func flagHint(command *kong.Node, flag string) string {
-	if command.Group == nil || command.Group.Key != measureGroup {
-		return ""
-	}
-	hasDuration := slices.ContainsFunc(command.Positional, func(a *kong.Positional) bool { return a.Name == "duration" })
-	hasDepth := slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Name == "max-depth" })
-	switch {
-	case hasDuration && flag == "--duration":
-		return fmt.Sprintf("the duration is an argument, as in fulgur %s 10", command.Name)
-	case hasDepth && (flag == "-g" || flag == "--call-graph"):
-		return "stacks are always recorded; --unwind selects how they are found"
-	}
-	return ""
 }
 
 // usageError is an error in the command line.

@@ -85,7 +85,10 @@ func ReadWith(ctx context.Context, r io.Reader, name string, o Options) (Decoded
 	} else {
 		d.Profile, err = read(ctx, in, d.Format, o.Unit)
 	}
-	if err != nil {
+	switch {
+	case errors.As(err, new(*foreign)): // not of the format, as it turned out
+		return Decoded{Format: d.Format}, fmt.Errorf("%s: %w", name, err)
+	case err != nil:
 		return Decoded{Format: d.Format}, fmt.Errorf("%s: read as %s: %w", name, d.Format, err)
 	}
 	return d, nil

@@ -29,13 +29,14 @@ const (
 // become values. With withTimes, it also returns the times of the samples, if they have any.
 func readFirefox(ctx context.Context, r *bufio.Reader, withTimes bool) (d Decoded, err error) {
 	d.Format = Firefox
-	parser := firefoxParser{jsonReader: jsonReader{r: r}, left: profile.MaxHeld, times: withTimes}
-	if err := parser.parse(); err != nil {
-		return d, err
-	}
+	parser := firefoxParser{jsonReader: jsonReader{r: r}, left: profile.MaxHeld, times: withTimes, keys: map[string]bool{}}
 	f := &parser.profile
-	if f.version == 0 {
-		return d, errors.New("it is JSON, but not of the Firefox Profiler: meta.preprocessedProfileVersion is missing")
+	err = parser.parse()
+	if f.version == 0 && (err == nil || errors.As(err, new(*jsonError))) {
+		return d, notFirefox(parser.keys)
+	}
+	if err != nil {
+		return d, err
 	}
 	if f.version < minFirefoxVersion || f.version > firefoxVersion {
 		return d, fmt.Errorf("version %d of the processed format; versions %d to %d are read", f.version, minFirefoxVersion, firefoxVersion)

@@ -81,8 +81,9 @@ type firefoxThread struct {
 type firefoxParser struct {
 	jsonReader
 	profile firefoxProfile
-	left    int64 // memory that may still be used, in bytes
-	times   bool  // keep the times of samples
+	left    int64           // memory that may still be used, in bytes
+	times   bool            // keep the times of samples
+	keys    map[string]bool // of the outermost object, as long as the version is unknown
 }
 
 // keep reserves n bytes of memory.
@@ -134,7 +135,7 @@ func (p *firefoxParser) parse() error {
 // whole reads the object of the profile.
 func (p *firefoxParser) whole() error {
 	f := &p.profile
-	return p.members(map[string]func() error{
+	readers := map[string]func() error{
 		"meta": p.meta,
 		"libs": func() error {
 			return p.array(firefoxLibSize, func() error {
@@ -150,6 +151,16 @@ func (p *firefoxParser) whole() error {
 			return p.members(readers)
 		},
 		"threads": func() error { return p.array(firefoxThreadSize, p.thread) },
+	}
+	const maxKeys = 100 // more than any known kind of JSON has
+	return p.object(func(key string) error {
+		if f.version == 0 && len(p.keys) < maxKeys {
+			p.keys[profile.ShortName(key)] = true
+		}
+		if read := readers[key]; read != nil {
+			return read()
+		}
+		return p.skip()
 	})
 }
 

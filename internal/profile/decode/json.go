@@ -28,8 +28,17 @@ const maxNested = 256
 
 var errJSONEnd = errors.New("the text ends within a value")
 
+// jsonError is an error of JSON that is not as expected.
+type jsonError struct {
+	offset int64
+	text   string
+}
+
+// Error implements error.
+func (e *jsonError) Error() string { return fmt.Sprintf("at byte %d: %s", e.offset, e.text) }
+
 func (j *jsonReader) errorf(format string, args ...any) error {
-	return fmt.Errorf("at byte %d: %s", j.offset, fmt.Sprintf(format, args...))
+	return &jsonError{j.offset, fmt.Sprintf(format, args...)}
 }
 
 // byte returns the next byte.

@@ -3,6 +3,7 @@ package decode
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -268,11 +269,8 @@ func sniffJSON(text []byte) (Format, error) {
 	case keys[firefoxVersionKey]:
 		return Firefox, nil
 	}
-	for i := range jsonKinds {
-		k := &jsonKinds[i]
-		if !slices.ContainsFunc(k.keys, func(key string) bool { return !keys[key] }) {
-			return "", &k.kind
-		}
+	if kind := jsonKindWith(func(key string) bool { return keys[key] }); kind != nil {
+		return "", kind
 	}
 	switch {
 	case keys["meta.version"] && (keys["libs"] || keys["threads"] || keys["meta.processType"] || keys["meta.interval"]):
@@ -280,7 +278,31 @@ func sniffJSON(text []byte) (Format, error) {
 	case !complete && (keys["meta"] || keys["libs"] || keys["shared"] || keys["threads"] || len(keys) == 0 && len(text) > sniffed/2):
 		return Firefox, nil // its version comes later
 	}
-	return "", &foreign{"JSON, but not of the Firefox Profiler or OpenTelemetry", "meta.preprocessedProfileVersion and resourceProfiles are missing"}
+	return "", &unknownJSON
+}
+
+// unknownJSON is the kind of JSON without keys of a known kind.
+var unknownJSON = foreign{"JSON, but not of the Firefox Profiler or OpenTelemetry", "meta.preprocessedProfileVersion and resourceProfiles are missing"}
+
+// jsonKindWith returns the kind of JSON whose keys has knows, nil if there is none.
+func jsonKindWith(has func(key string) bool) *foreign {
+	for i := range jsonKinds {
+		k := &jsonKinds[i]
+		if !slices.ContainsFunc(k.keys, func(key string) bool { return !has(key) }) {
+			return &k.kind
+		}
+	}
+	return nil
+}
+
+// notFirefox returns the error of JSON that was taken for a profile of Firefox by its beginning, but has
+// no version. keys are those of the outermost object that were read.
+func notFirefox(keys map[string]bool) error {
+	kind := jsonKindWith(func(key string) bool {
+		outer, _, _ := strings.Cut(key, ".")
+		return keys[outer]
+	})
+	return cmp.Or(kind, &unknownJSON)
 }
 
 // jsonKeys returns the keys in the beginning of an object, and whether it is there as a whole. Keys of
