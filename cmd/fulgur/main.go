@@ -66,7 +66,7 @@ var subcommands = []subcommand{
 	{"convert", filesGroup, "Convert a profile to another format, or perf.data to a BOLT or AutoFDO profile.", with[convertCommand]},
 	{"diff", filesGroup, "Compare two profiles.", with[diffCommand]},
 	{"report", filesGroup, "Describe a profile in sentences: the hottest code, waits and losses.", with[reportCommand]},
-	{"merge", filesGroup, "Merge BOLT profiles.", with[mergeCommand]},
+	{"merge", filesGroup, "Add up profiles of many hosts and runs.", with[mergeCommand]},
 	{"mcp", filesGroup, "Let an AI assistant measure, and ask about profiles (Model Context Protocol).", with[mcpCommand]},
 
 	{"doctor", ownGroup, "Check what works on this machine, and how to fix the rest.", with[doctorCommand]},

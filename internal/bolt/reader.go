@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // maxLine is the maximum length of a line, in bytes. Only an event's name could make a
@@ -97,7 +98,11 @@ func (r *Reader) parse(text string) (Line, error) {
 	}
 	addresses, ok := l.Kind.addresses()
 	if !ok {
-		return l, r.errorf("expected a line of a BOLT profile (E, S, T, R, B, F, f or r), found %.40q", kind)
+		const expected = "expected a line of a BOLT profile (E, S, T, R, B, F, f or r)"
+		if strings.ContainsFunc(kind, func(c rune) bool { return !unicode.IsPrint(c) }) {
+			return l, r.errorf(expected + "; this is not text")
+		}
+		return l, r.errorf(expected+", found %.40q", kind)
 	}
 	if l.Kind == KindEvent {
 		l.Event, rest = field(rest)

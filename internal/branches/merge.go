@@ -105,10 +105,19 @@ func checkKinds(inputs []bolt.Input) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", inputs[i].Name, err)
 		}
-		kind := decode.Kind(head)
-		if merger := mergers[kind]; merger != "" {
-			return fmt.Errorf("%s is %s: merge such profiles with %s", inputs[i].Name, kind, merger)
+		if err := OtherKind(inputs[i].Name, head); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// OtherKind returns an error with the program that merges a profile for a compiler or for BOLT, which
+// begins with head; nil for other profiles.
+func OtherKind(name string, head []byte) error {
+	kind := decode.Kind(head)
+	if merger := mergers[kind]; merger != "" {
+		return fmt.Errorf("%s is %s: merge such profiles with %s", name, kind, merger)
 	}
 	return nil
 }

@@ -62,18 +62,7 @@ func Read(ctx context.Context, r io.Reader, name string) (*profile.Profile, Form
 
 // ReadWith reads a profile like [Read]. With an error, the result has at most the format.
 func ReadWith(ctx context.Context, r io.Reader, name string, o Options) (Decoded, error) {
-	in, err := unpacked(ctx, r)
-	if err != nil {
-		return Decoded{}, fmt.Errorf("%s: %w", name, err)
-	}
-	head, err := in.Peek(sniffed)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return Decoded{}, fmt.Errorf("%s: %w", name, err)
-	}
-	if len(head) == 0 {
-		return Decoded{}, fmt.Errorf("%s: is empty", name)
-	}
-	format, err := sniff(head)
+	in, format, err := detect(ctx, r)
 	if err != nil {
 		return Decoded{}, fmt.Errorf("%s: %w", name, err)
 	}
@@ -92,6 +81,29 @@ func ReadWith(ctx context.Context, r io.Reader, name string, o Options) (Decoded
 		return Decoded{Format: d.Format}, fmt.Errorf("%s: read as %s: %w", name, d.Format, err)
 	}
 	return d, nil
+}
+
+// Detect returns the format of a profile by its beginning. An error says what the input is instead.
+func Detect(ctx context.Context, r io.Reader) (Format, error) {
+	_, format, err := detect(ctx, r)
+	return format, err
+}
+
+// detect returns the contents of r and their format.
+func detect(ctx context.Context, r io.Reader) (*bufio.Reader, Format, error) {
+	in, err := unpacked(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
+	head, err := in.Peek(sniffed)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, "", err
+	}
+	if len(head) == 0 {
+		return nil, "", errors.New("is empty")
+	}
+	format, err := sniff(head)
+	return in, format, err
 }
 
 // read reads a profile and checks it. A [profile.ErrInvalid] is a bug of the decoder.
