@@ -22,6 +22,8 @@ type convertCommand struct {
 	Symfs      string  `placeholder:"DIR" group:"output" help:"Look for binaries and debug files in DIR first, as if it were the root directory."`
 	Embed      bool    `name:"embed-sources" group:"output" help:"Embed source files in a profile for the Firefox Profiler, which then shows them on any machine."`
 
+	filterFlags
+
 	Unit        string `enum:"count,bytes,ns,us,ms,s," default:"" placeholder:"UNIT" group:"contents" help:"The unit of folded stacks that do not state one: us for bcc's offcputime, or count (the default), bytes, ns, ms or s."`
 	Binary      string `placeholder:"FILE" xor:"binary" group:"contents" help:"Make the profile of this executable or shared object. It must be the same build that ran."`
 	AllBinaries bool   `xor:"binary" group:"contents" help:"Make a profile of every mapped file that exists here, in the directory given by -o."`
@@ -102,6 +104,9 @@ func (c *convertCommand) run(ctx context.Context, env environment) (int, error) 
 	o.Stdout, o.Stderr, o.Screen = env.stdout, env.stderr, env.limits()
 	var err error
 	if o.Resource, err = resourceFor(o.Output); err != nil {
+		return exitUsage, err
+	}
+	if o.Filters, err = c.list(); err != nil {
 		return exitUsage, err
 	}
 	return offline.Convert(ctx, o)

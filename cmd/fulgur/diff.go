@@ -11,9 +11,10 @@ type diffCommand struct {
 	Base string `arg:"" complete:"file" missing:"give two profiles to compare" help:"The profile to compare with, in any format that fulgur convert reads; - is standard input."`
 	New  string `arg:"" complete:"file" missing:"give a second profile, to compare with the first" help:"The profile to compare."`
 
-	Normalize bool   `short:"n" group:"contents" help:"Compare shares instead of amounts, for runs of different lengths. In folded stacks, scale the base."`
-	Unit      string `enum:"count,bytes,ns,us,ms,s," default:"" placeholder:"UNIT" group:"contents" help:"The unit of folded stacks that do not state one: us for bcc's offcputime, or count (the default), bytes, ns, ms or s."`
-	Value     string `placeholder:"TYPE" group:"contents" help:"Compare this value, for example cpu. Default: the first that both profiles have and that is not 0 in one of them."`
+	Normalize bool `short:"n" group:"contents" help:"Compare shares instead of amounts, for runs of different lengths. In folded stacks, scale the base."`
+	filterFlags
+	Unit  string `enum:"count,bytes,ns,us,ms,s," default:"" placeholder:"UNIT" group:"contents" help:"The unit of folded stacks that do not state one: us for bcc's offcputime, or count (the default), bytes, ns, ms or s."`
+	Value string `placeholder:"TYPE" group:"contents" help:"Compare this value, for example cpu. Default: the first that both profiles have and that is not 0 in one of them."`
 
 	Output     string  `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: ${comparisonEndings}. - is standard output, the default."`
 	Format     string  `placeholder:"NAME" complete:"comparison" group:"output" help:"Output format: ${comparisons}. Default: by the ending of FILE, or text."`
@@ -52,7 +53,12 @@ func (c *diffCommand) run(ctx context.Context, env environment) (int, error) {
 	if c.Top != nil {
 		top = uint64(*c.Top)
 	}
+	filters, err := c.list()
+	if err != nil {
+		return exitUsage, err
+	}
 	return offline.Diff(ctx, offline.DiffOptions{
+		Filters:    filters,
 		Base:       c.Base,
 		New:        c.New,
 		Value:      c.Value,

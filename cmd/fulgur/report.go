@@ -16,7 +16,8 @@ type reportCommand struct {
 	Question string `arg:"" optional:"" complete:"question" help:"A question to answer instead: functions, callers, callees, paths, threads, waits, lines or instructions."`
 	Function string `arg:"" optional:"" help:"The function that callers, callees, paths, lines and instructions are about: its name as tables show it, or else a regular expression (RE2)."`
 
-	Value  string `placeholder:"TYPE" group:"contents" help:"Report on this value, for example off-cpu. Default: the profile's default value."`
+	Value string `placeholder:"TYPE" group:"contents" help:"Report on this value, for example off-cpu. Default: the profile's default value."`
+	filterFlags
 	Top    *count `placeholder:"N" group:"output" help:"List the N hottest functions, or N rows of an answer. Default: 20."`
 	Format string `enum:"text,md,json" default:"text" placeholder:"NAME" group:"output" help:"Output format: text, the default, md (Markdown) or json."`
 	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE. - is standard output, the default."`
@@ -70,8 +71,13 @@ func (c *reportCommand) run(ctx context.Context, env environment) (int, error) {
 	if c.Top != nil {
 		functions = uint64(*c.Top)
 	}
+	filters, err := c.list()
+	if err != nil {
+		return exitUsage, err
+	}
 	return offline.Report(ctx, offline.ReportOptions{
-		Input: c.File, Value: c.Value, Symfs: c.Symfs, Functions: int(functions), Question: c.Question, Function: c.Function, Format: c.Format, Output: c.Output,
+		Input: c.File, Filters: filters, Value: c.Value, Symfs: c.Symfs, Functions: int(functions), Question: c.Question, Function: c.Function,
+		Format: c.Format, Output: c.Output,
 		Stdout: env.stdout, Stderr: env.stderr, Quiet: c.Quiet, Columns: columns(env.stdout),
 	})
 }

@@ -11,6 +11,8 @@ import (
 
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/flame"
+	"fulgur/internal/profile/filter"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
 	"fulgur/internal/ui/terminal"
@@ -29,9 +31,10 @@ type topCommand struct {
 	Last     seconds `default:"10" placeholder:"TIME" group:"how" help:"Show the samples of the last TIME. Default: 10 seconds."`
 	walkFlags
 
-	By    groups `placeholder:"KIND" group:"output" help:"Show containers, Kubernetes pods or systemd units instead of processes: container, pod or unit; or the values of a label, such as an endpoint, that programs set: label=KEY."`
-	Rows  count  `default:"20" placeholder:"N" group:"output" help:"If standard output is not a terminal, print the N hottest functions of each interval. Default: 20."`
-	Quiet bool   `short:"q" group:"output" help:"Do not print warnings and the summary to standard error."`
+	By groups `placeholder:"KIND" group:"output" help:"Show containers, Kubernetes pods or systemd units instead of processes: container, pod or unit; or the values of a label, such as an endpoint, that programs set: label=KEY."`
+	stackFilters
+	Rows  count `default:"20" placeholder:"N" group:"output" help:"If standard output is not a terminal, print the N hottest functions of each interval. Default: 20."`
+	Quiet bool  `short:"q" group:"output" help:"Do not print warnings and the summary to standard error."`
 }
 
 // topFrequency is odd, to avoid lockstep with timers.
@@ -71,14 +74,18 @@ func (c *topCommand) run(ctx context.Context, env environment) (int, error) {
 	env.complete(&o.Options)
 	o.Progress = false
 	title := o.Target.String()
+	filters, err := filterFlags{stackFilters: c.stackFilters}.list()
+	if err != nil {
+		return exitUsage, err
+	}
 	out, ok := env.screen()
 	if !ok {
 		return session.Run(ctx, &o.Options, o.Subject(), session.SinkFunc(func(ctx context.Context, w session.Window) error {
-			return top.WriteText(output.WaitUntil(ctx, env.stdout), title, w.Profile, int(c.Rows))
+			return top.WriteText(output.WaitUntil(ctx, env.stdout), title, filters.Apply(w.Profile, flame.Key), int(c.Rows))
 		}))
 	}
 	windows := max(int(c.Last/c.Interval), 1)
-	return c.show(ctx, o, out, top.Options{Title: title, Windows: windows, Colored: isColored()})
+	return c.show(ctx, o, out, filters, top.Options{Title: title, Windows: windows, Colored: isColored()})
 }
 
 // options translates the flags.
@@ -98,7 +105,7 @@ func (c *topCommand) options() (session.ProfileOptions, error) {
 
 // show measures and shows the result on a terminal. It prints messages after
 // restoring the screen.
-func (c *topCommand) show(ctx context.Context, o session.ProfileOptions, out *os.File, shown top.Options) (exitCode int, err error) {
+func (c *topCommand) show(ctx context.Context, o session.ProfileOptions, out *os.File, filters filter.List, shown top.Options) (exitCode int, err error) {
 	if err := session.CheckTarget(&o.Target); err != nil {
 		return exitFailed, err // before a screen hides it
 	}
@@ -124,7 +131,7 @@ func (c *topCommand) show(ctx context.Context, o session.ProfileOptions, out *os
 	go func() {
 		code, err := session.Run(measuring, &o.Options, o.Subject(), session.SinkFunc(func(_ context.Context, w session.Window) error {
 			select {
-			case windows <- w.Profile:
+			case windows <- filters.Apply(w.Profile, flame.Key):
 			case <-measuring.Done(): // nobody is looking any more
 			}
 			return nil

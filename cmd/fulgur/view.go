@@ -13,11 +13,12 @@ import (
 type viewCommand struct {
 	File string `arg:"" complete:"file" missing:"give a profile, or - for standard input" help:"The profile to show, in any format that fulgur convert reads; - is standard input."`
 
-	Base       string  `placeholder:"FILE" complete:"file" group:"contents" help:"Show the changes since this profile."`
-	Value      string  `placeholder:"TYPE" group:"contents" help:"Show this value first, for example off-cpu; with --base, compare it. Default: the profile's default value; with --base, the first value that both profiles have and that is not 0 in at least one of them."`
-	By         *groups `placeholder:"KIND" group:"contents" help:"Separate the containers, Kubernetes pods or systemd units in a pprof or OTLP profile: container, pod or unit; or the values of a label: label=KEY. The name is the first frame of the flame graph. none removes the groups."`
-	ShortNames bool    `group:"contents" help:"Show short names of C++, Rust and Go functions first: without template arguments, outer namespaces and package paths. The flame graph has a switch for it."`
-	TUI        bool    `name:"tui" group:"contents" help:"Show the flame graph on the terminal instead of in a browser. ? lists the keys."`
+	Base  string  `placeholder:"FILE" complete:"file" group:"contents" help:"Show the changes since this profile."`
+	Value string  `placeholder:"TYPE" group:"contents" help:"Show this value first, for example off-cpu; with --base, compare it. Default: the profile's default value; with --base, the first value that both profiles have and that is not 0 in at least one of them."`
+	By    *groups `placeholder:"KIND" group:"contents" help:"Separate the containers, Kubernetes pods or systemd units in a pprof or OTLP profile: container, pod or unit; or the values of a label: label=KEY. The name is the first frame of the flame graph. none removes the groups."`
+	filterFlags
+	ShortNames bool `group:"contents" help:"Show short names of C++, Rust and Go functions first: without template arguments, outer namespaces and package paths. The flame graph has a switch for it."`
+	TUI        bool `name:"tui" group:"contents" help:"Show the flame graph on the terminal instead of in a browser. ? lists the keys."`
 
 	Listen   string `default:"127.0.0.1" placeholder:"ADDRESS" group:"server" help:"Listen on this address. Default: 127.0.0.1, which only this machine can reach."`
 	Port     uint16 `placeholder:"PORT" group:"server" help:"Listen on this port. Default: any free port."`
@@ -59,6 +60,10 @@ Examples:
 func (c *viewCommand) run(ctx context.Context, env environment) (int, error) {
 	o := c.options()
 	o.Stderr = env.stderr
+	var err error
+	if o.Filters, err = c.list(); err != nil {
+		return exitUsage, err
+	}
 	if c.UntilEOF {
 		var end context.CancelFunc
 		ctx, end = context.WithCancel(ctx)

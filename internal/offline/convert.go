@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/profile/code"
 	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/encode/text"
+	"fulgur/internal/profile/filter"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/symbols/symbolize"
 )
@@ -37,6 +38,8 @@ type ConvertOptions struct {
 	// Unit is the unit of folded stacks that state none, such as "us"; see
 	// [profile.ParseUnit]. Empty means counts.
 	Unit string
+	// Filters select samples, and leave out frames.
+	Filters filter.List
 	// By groups the samples; nil keeps the groups of the input.
 	By *Groups
 	// Times also keeps the times of samples of perf.data in a page.
@@ -81,8 +84,8 @@ func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
 
 // convertBranches makes profiles for llvm-bolt.
 func (o *ConvertOptions) convertBranches(ctx context.Context) (exitCode int, err error) {
-	if o.Value != "" || o.By != nil || o.Annotate || o.Inverted || o.Times || o.Width != 0 || o.ShortNames || o.EmbedSources || o.Symfs != "" {
-		return 2, usage.Errorf("a profile for BOLT or clang cannot have a chosen value, groups, times, annotations, an inverted graph, a width, short names, sources or files of %s", usage.Symfs)
+	if o.Value != "" || o.By != nil || len(o.Filters) > 0 || o.Annotate || o.Inverted || o.Times || o.Width != 0 || o.ShortNames || o.EmbedSources || o.Symfs != "" {
+		return 2, usage.Errorf("a profile for BOLT or clang cannot have a chosen value, groups, filters, times, annotations, an inverted graph, a width, short names, sources or files of %s", usage.Symfs)
 	}
 	return branches.Convert(ctx, branches.ConvertOptions{
 		Input: o.Input, Output: o.Output, ProfileOptions: o.ProfileOptions,
@@ -105,7 +108,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	p := in.profile
+	p := filtered(in.profile, o.Filters)
 	o.By.apply(p, warn)
 	if o.Times {
 		if err := in.hasTimes(); err != nil {
@@ -164,7 +167,7 @@ func shown(p *profile.Profile, v int, f output.Format) (values []int) {
 // record had written the page. It has the times of perf.data on request.
 func (o *ConvertOptions) times(f output.Format) wanted {
 	switch {
-	case o.Value != "" || o.By != nil || !f.HasTimes(true):
+	case o.Value != "" || o.By != nil || len(o.Filters) > 0 || !f.HasTimes(true):
 		return noTimes
 	case f.HasTimes(o.Times):
 		return allTimes
@@ -181,8 +184,8 @@ func (o *ConvertOptions) profileFormat() (output.Format, error) {
 		return output.Format{}, usage.Errorf("no output format (%s): name a file with a known ending, or choose a format with %s", strings.Join(slices.Concat(output.Names(), branches.FormatNames), ", "), usage.Format)
 	}
 	f, err := output.Choose(o.Output, o.Format)
-	if err == nil && o.Times && (o.Value != "" || o.By != nil || !f.HasTimes(true)) {
-		return output.Format{}, usage.Errorf("only a page (.html) with all values and without groups, or a profile for the Firefox Profiler, can have times")
+	if err == nil && o.Times && (o.Value != "" || o.By != nil || len(o.Filters) > 0 || !f.HasTimes(true)) {
+		return output.Format{}, usage.Errorf("only a page (.html) with all values and without groups and filters, or a profile for the Firefox Profiler, can have times")
 	}
 	if err == nil && o.EmbedSources && f.Name != "firefox" {
 		return output.Format{}, usage.Errorf("only a profile for the Firefox Profiler can contain sources: use a name ending in .json.gz, or choose a format with %s", usage.Format)

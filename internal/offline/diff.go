@@ -16,6 +16,7 @@ import (
 	"fulgur/internal/profile/encode/flame"
 	"fulgur/internal/profile/encode/folded"
 	"fulgur/internal/profile/encode/text"
+	"fulgur/internal/profile/filter"
 	"fulgur/internal/profile/output"
 )
 
@@ -27,6 +28,8 @@ type DiffOptions struct {
 	// Value is the type of the value to compare; empty means the first that
 	// both have and that is not 0 in both.
 	Value string
+	// Filters select samples, and leave out frames.
+	Filters filter.List
 	// Symfs is a directory with a copy of the measured system's files, or "".
 	Symfs string
 	// Unit is the unit of folded stacks that state none, such as "us"; see
@@ -136,6 +139,9 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 				return 1, err
 			}
 		}
+	}
+	for i, p := range sides {
+		sides[i] = filtered(p, o.Filters)
 	}
 	value := comparedValue(o.Value, sides[0], sides[1])
 	var values [2]int

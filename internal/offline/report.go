@@ -9,6 +9,7 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/filter"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/profile/report"
 )
@@ -18,6 +19,8 @@ type ReportOptions struct {
 	// Input is the file to read, "-" for standard input, in any format that [Convert]
 	// reads.
 	Input string
+	// Filters select samples, and leave out frames.
+	Filters filter.List
 	// Symfs is a directory with a copy of the measured system's files, or "".
 	Symfs string
 	// Value is the type of the value to report on; empty means the profile's default.
@@ -54,6 +57,7 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
+	p = filtered(p, o.Filters)
 	value, err := chooseValue(p, o.Value)
 	if err != nil {
 		return 2, err

@@ -10,6 +10,7 @@ import (
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/decode"
+	"fulgur/internal/profile/filter"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/ui/view"
@@ -23,6 +24,8 @@ type ViewOptions struct {
 	// Value is the type of the value to compare or, without Base, to show
 	// first in the flame graph. Empty means the profile's default.
 	Value string
+	// Filters select samples, and leave out frames.
+	Filters filter.List
 	// By groups the samples; nil keeps the groups of the input.
 	By *Groups
 	// ShortNames shows the short names of functions first.
@@ -68,10 +71,17 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
+	own, pages := o.Filters.ForPages()
+	if o.Show != nil {
+		own, pages = o.Filters, nil
+	}
+	if in.Profile = filtered(in.Profile, own); len(own) > 0 {
+		in.Times = nil
+	}
 	o.By.apply(in.Profile, warn)
 	shown := view.Options{
 		Input: in.Input, Finder: finder, ShortNames: o.ShortNames,
-		Listen: o.Listen, Port: o.Port, NoOpen: o.NoOpen, Stderr: o.Stderr,
+		Address: pages.Address(), Listen: o.Listen, Port: o.Port, NoOpen: o.NoOpen, Stderr: o.Stderr,
 	}
 	if o.Base == "" {
 		if shown.Value, err = chooseValue(in.Profile, o.Value); err != nil {
@@ -86,6 +96,7 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 			return 1, output.OrInterrupted(ctx, err)
 		}
 		defer func() { err = errors.Join(err, base.Close()) }()
+		base.Profile = filtered(base.Profile, own)
 		o.By.apply(base.Profile, warn)
 		shown.Base = &base.Input
 		if err := o.choose(&shown); err != nil {

@@ -16,9 +16,13 @@ import (
 type link struct{ what, url string }
 
 // links returns the pages served below base. The first is the best for the profile's
-// format.
-func links(base string, in Input) []link {
+// format. address is [Options.Address], which only the flame graph has.
+func links(base, address string, in Input) []link {
 	page, pages := link{"Flame graph, source and assembly", base}, link{"pprof", base + "pprof/"}
+	if address != "" {
+		page.url += "#" + address
+		return []link{page, pages}
+	}
 	switch {
 	case in.isFirefox():
 		return []link{{"Firefox Profiler", profilerLink(base)}, page, pages}
@@ -31,7 +35,7 @@ func links(base string, in Input) []link {
 // announce prints the pages' addresses, and opens the first page if there is a
 // display.
 func announce(ctx context.Context, server *localhttp.Server, o Options) {
-	pages := links(server.URL(), o.Input)
+	pages := links(server.URL(), o.Address, o.Input)
 	table := tabwriter.NewWriter(o.Stderr, 0, 0, 2, ' ', 0)
 	for _, l := range pages {
 		fmt.Fprintf(table, "%s\t%s\n", l.what, l.url)

@@ -20,7 +20,7 @@ func TestLinks(t *testing.T) {
 		decode.Firefox: "Firefox Profiler", decode.Pprof: "pprof", decode.Folded: "Flame graph, source and assembly",
 	} {
 		const base = "http://127.0.0.1:4000/token/"
-		links := links(base, p.input(t, format))
+		links := links(base, "", p.input(t, format))
 		if links[0].what != want {
 			t.Errorf("%s: got %s first, want %s", format, links[0].what, want)
 		}
@@ -29,6 +29,14 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s: got no token in %s", l.what, l.url)
 			}
 		}
+	}
+}
+
+// Filters are in the address of the flame graph, which is then the first page.
+func TestLinksWithFilters(t *testing.T) {
+	links := links("http://127.0.0.1/token/", "filter=focus%3Aa", build(t).input(t, decode.Firefox))
+	if links[0].url != "http://127.0.0.1/token/#filter=focus%3Aa" {
+		t.Errorf("got %+v, want the flame graph first", links)
 	}
 }
 

@@ -47,6 +47,8 @@ type Options struct {
 	Base *Input
 	// Value is the index of the value that the flame graph initially shows.
 	Value int
+	// Address is the part of the flame graph's address after "#", with the initial filters.
+	Address string
 	// ShortNames is set if the flame graph initially shows short names.
 	ShortNames bool
 	// Finder finds debug files.

@@ -7,7 +7,8 @@ const MAX_FILTERS = 32;
 // The argument of focus, ignore and hide is an expression of the search; of focus-fn,
 // ignore-fn, hide-fn the key of a function; of library the path of a module; of under
 // and ending the path of a box, from the root, or from the leaf; of recursion nothing. A
-// path that begins with * leaves out processes and CPUs.
+// path that begins with * leaves out processes and CPUs. That of process and thread is an ID, or
+// an expression for the name. Package internal/profile/filter has the same filters.
 class Filters {
   constructor(data, functions, names) {
     Object.assign(this, { data, functions, names });
@@ -39,6 +40,14 @@ class Filters {
         const f = this.functions.ofFrame[frame];
         return this.of(kind.replace('-fn', ''), this.names.shown(frame), this.functions.ofFrame.map((g) => g === f ? 1 : 0));
       }
+      case 'process': case 'thread': {
+        try {
+          return { text: `only ${kind} ${argument}`, apply: this.ofTask(kind, argument) };
+        } catch {
+          return { text: `${argument}: invalid regular expression`, apply: null };
+        }
+      }
+      case 'label': return { text: `label ${argument}: only in fulgur's commands`, apply: null };
       case 'recursion': return { text: 'recursion collapsed', apply: (data) => this.collapseRecursion(data) };
       case 'library': {
         const library = this.data.libraries.get(this.data.strings.indexOf(argument));
@@ -78,6 +87,19 @@ class Filters {
       for (let s = from[k]; s < from[k + 1]; s++) kept[s] = samples.kept ? samples.kept[s] : 1;
     }
     return { ...data, samples: { ...samples, kept } };
+  }
+  // ofTask returns a filter that keeps the samples of processes or threads with an ID, or a name that matches.
+  ofTask(kind, which) {
+    const id = /^[1-9]\d*$/.test(which);
+    const pattern = id ? null : smartPattern(which);
+    const { tasks, strings } = this.data;
+    const wanted = tasks.comm.map((comm, i) => id ? String(tasks[kind === 'process' ? 'pid' : 'tid'][i]) === which : pattern.test(strings[comm]));
+    return (data) => {
+      const { samples } = data;
+      const kept = new Uint8Array(samples.count);
+      for (let s = 0; s < samples.count; s++) kept[s] = wanted[samples.task[s]] && (samples.kept ? samples.kept[s] : 1) ? 1 : 0;
+      return { ...data, samples: { ...samples, kept } };
+    };
   }
   // select keeps the stacks with a match, or, if wanted is 0, those without.
   select(data, matches, wanted) {

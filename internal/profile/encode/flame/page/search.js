@@ -1,12 +1,16 @@
 // ---- Search.
 
+// smartPattern compiles an expression. Only one with capitals is case-sensitive.
+function smartPattern(source) {
+  return new RegExp(source, /[A-Z]/.test(source.replace(/\\./g, '')) ? '' : 'i');
+}
+
 // parseSearch returns a predicate on frames for a regular expression. It applies to
 // names, whole or short, or, after "module:" or "file:", to these. It throws on an
 // invalid expression.
 function parseSearch(text, { frames, strings, kinds }) {
   const [, field, source] = text.match(/^(?:(module|file):)?([^]*)$/);
-  // Only a pattern with capitals is case-sensitive.
-  const pattern = new RegExp(source, /[A-Z]/.test(source.replace(/\\./g, '')) ? '' : 'i');
+  const pattern = smartPattern(source);
   const columns = field ? [frames[field]] : [frames.name, frames.short];
   const known = new Map(); // results by string
   const matches = (id) => {
