@@ -26,14 +26,14 @@ var errNoScreen = errors.New("--tui needs a terminal as standard input and outpu
 
 // explore shows a profile on the terminal until the user quits, even if ctx has ended: the
 // user may have ended the measurement.
-func explore(ctx context.Context, out *os.File, title string, p *profile.Profile) error {
+func explore(ctx context.Context, out *os.File, o top.Options, p *profile.Profile) error {
 	ctx, stop := interruptible(context.WithoutCancel(ctx))
 	defer stop()
 	screen, err := terminal.Open(os.Stdin, out)
 	if err != nil {
 		return err
 	}
-	return errors.Join(top.Show(ctx, screen, top.Options{Title: title, Colored: isColored()}, p), screen.Close())
+	return errors.Join(top.Show(ctx, screen, o, p), screen.Close())
 }
 
 // explore measures, and shows the profile on the terminal.
@@ -50,5 +50,5 @@ func (c *profileCommand) explore(ctx context.Context, env environment, o session
 	if err != nil || taken == nil || len(taken.Samples) == 0 { // the summary says why
 		return code, err
 	}
-	return code, explore(ctx, out, o.Target.String(), taken)
+	return code, explore(ctx, out, top.Options{Title: o.Target.String(), Colored: isColored(), Native: c.Native}, taken)
 }

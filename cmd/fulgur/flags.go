@@ -84,24 +84,30 @@ func (g *groups) offline() *offline.Groups {
 	return &offline.Groups{By: g.kind, Label: g.label}
 }
 
+// nativeFlag has py-spy's name.
+type nativeFlag struct {
+	Native bool `group:"output" help:"In tables, count the time of interpreters and language runtimes for their own native functions. Without it, it belongs to the functions of Python, JavaScript, Java and Ruby that run in them."`
+}
+
 // outputFlags select the output.
 type outputFlags struct {
-	Output     string  `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: ${endings}. - is standard output, the default. If FILE is a URL, send the profile to an OpenTelemetry back end."`
-	Format     string  `placeholder:"NAME" complete:"format" group:"output" help:"Output format: ${formats}. Default: by the ending of FILE, or text."`
-	Folded     bool    `short:"f" group:"output" help:"Write folded stacks, one line for each stack, for flame graph tools."`
-	Delimited  bool    `short:"d" group:"output" help:"Insert a delimiter between kernel and user frames."`
-	Annotate   bool    `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i]."`
-	Inverted   bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
-	Width      *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
-	PerThread  bool    `group:"output" help:"Separate threads, as COMM-PID/TID in folded stacks and flame graphs."`
-	By         groups  `placeholder:"KIND" group:"output" help:"Separate containers, Kubernetes pods or systemd units: container, pod or unit; or the values of a label, such as an endpoint, that programs set: label=KEY. The name is the first frame of folded stacks and flame graphs, and a label in pprof files."`
-	PerCPU     bool    `name:"per-cpu" group:"output" help:"Separate CPUs, with a first frame [CPU N] in folded stacks and flame graphs."`
-	NoInlines  bool    `group:"output" help:"Show function names only, without inlined functions, files and lines. Takes less time and memory."`
-	NoDemangle bool    `group:"output" help:"Do not demangle names of C++, Rust, D and OCaml functions."`
-	ShortNames bool    `group:"output" help:"Write short names of C++, Rust and Go functions: without template arguments, outer namespaces and package paths."`
-	NoSymbols  bool    `group:"output" help:"Do not symbolize programs and libraries now. fulgur convert can do it later, by build ID, from local files or debuginfod."`
-	Symfs      string  `placeholder:"DIR" group:"output" help:"Look for debug files and binaries in DIR first, as if it were the root directory."`
-	Quiet      bool    `short:"q" group:"output" help:"Do not print progress, warnings and the summary to standard error."`
+	Output    string  `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: ${endings}. - is standard output, the default. If FILE is a URL, send the profile to an OpenTelemetry back end."`
+	Format    string  `placeholder:"NAME" complete:"format" group:"output" help:"Output format: ${formats}. Default: by the ending of FILE, or text."`
+	Folded    bool    `short:"f" group:"output" help:"Write folded stacks, one line for each stack, for flame graph tools."`
+	Delimited bool    `short:"d" group:"output" help:"Insert a delimiter between kernel and user frames."`
+	Annotate  bool    `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i]."`
+	Inverted  bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
+	Width     *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
+	PerThread bool    `group:"output" help:"Separate threads, as COMM-PID/TID in folded stacks and flame graphs."`
+	By        groups  `placeholder:"KIND" group:"output" help:"Separate containers, Kubernetes pods or systemd units: container, pod or unit; or the values of a label, such as an endpoint, that programs set: label=KEY. The name is the first frame of folded stacks and flame graphs, and a label in pprof files."`
+	PerCPU    bool    `name:"per-cpu" group:"output" help:"Separate CPUs, with a first frame [CPU N] in folded stacks and flame graphs."`
+	nativeFlag
+	NoInlines  bool   `group:"output" help:"Show function names only, without inlined functions, files and lines. Takes less time and memory."`
+	NoDemangle bool   `group:"output" help:"Do not demangle names of C++, Rust, D and OCaml functions."`
+	ShortNames bool   `group:"output" help:"Write short names of C++, Rust and Go functions: without template arguments, outer namespaces and package paths."`
+	NoSymbols  bool   `group:"output" help:"Do not symbolize programs and libraries now. fulgur convert can do it later, by build ID, from local files or debuginfod."`
+	Symfs      string `placeholder:"DIR" group:"output" help:"Look for debug files and binaries in DIR first, as if it were the root directory."`
+	Quiet      bool   `short:"q" group:"output" help:"Do not print progress, warnings and the summary to standard error."`
 	logFlag
 }
 
@@ -192,6 +198,7 @@ func sessionOptions(s subjectFlags, f profileFlags) (session.Options, error) {
 		Delimited:    f.Delimited,
 		Inverted:     f.Inverted,
 		Width:        int(orZero(f.Width)),
+		Native:       f.Native,
 		Quiet:        f.Quiet,
 	}, nil
 }

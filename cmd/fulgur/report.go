@@ -20,6 +20,7 @@ type reportCommand struct {
 	filterFlags
 	Top    *count `placeholder:"N" group:"output" help:"List the N hottest functions, or N rows of an answer. Default: 20."`
 	Format string `enum:"text,md,json" default:"text" placeholder:"NAME" group:"output" help:"Output format: text, the default, md (Markdown) or json."`
+	nativeFlag
 	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE. - is standard output, the default."`
 	Symfs  string `placeholder:"DIR" group:"output" help:"Look for binaries and debug files in DIR first, as if it were the root directory."`
 	Quiet  bool   `short:"q" group:"output" help:"Do not print warnings to standard error."`
@@ -78,6 +79,6 @@ func (c *reportCommand) run(ctx context.Context, env environment) (int, error) {
 	return offline.Report(ctx, offline.ReportOptions{
 		Input: c.File, Filters: filters, Value: c.Value, Symfs: c.Symfs, Functions: int(functions), Question: c.Question, Function: c.Function,
 		Format: c.Format, Output: c.Output,
-		Stdout: env.stdout, Stderr: env.stderr, Quiet: c.Quiet, Columns: columns(env.stdout),
+		Stdout: env.stdout, Stderr: env.stderr, Quiet: c.Quiet, Native: c.Native, Columns: columns(env.stdout),
 	})
 }

@@ -30,6 +30,7 @@ type topCommand struct {
 	Interval seconds `default:"2" placeholder:"TIME" group:"how" help:"Refresh every TIME. Default: 2 seconds."`
 	Last     seconds `default:"10" placeholder:"TIME" group:"how" help:"Show the samples of the last TIME. Default: 10 seconds."`
 	walkFlags
+	nativeFlag
 
 	By groups `placeholder:"KIND" group:"output" help:"Show containers, Kubernetes pods or systemd units instead of processes: container, pod or unit; or the values of a label, such as an endpoint, that programs set: label=KEY."`
 	stackFilters
@@ -73,7 +74,7 @@ func (c *topCommand) run(ctx context.Context, env environment) (int, error) {
 	}
 	env.complete(&o.Options)
 	o.Progress = false
-	title := o.Target.String()
+	shown := top.Options{Title: o.Target.String(), Windows: max(int(c.Last/c.Interval), 1), Native: c.Native, Colored: isColored()}
 	filters, err := filterFlags{stackFilters: c.stackFilters}.list()
 	if err != nil {
 		return exitUsage, err
@@ -81,11 +82,10 @@ func (c *topCommand) run(ctx context.Context, env environment) (int, error) {
 	out, ok := env.screen()
 	if !ok {
 		return session.Run(ctx, &o.Options, o.Subject(), session.SinkFunc(func(ctx context.Context, w session.Window) error {
-			return top.WriteText(output.WaitUntil(ctx, env.stdout), title, filters.Apply(w.Profile, flame.Key), int(c.Rows))
+			return top.WriteText(output.WaitUntil(ctx, env.stdout), shown, filters.Apply(w.Profile, flame.Key), int(c.Rows))
 		}))
 	}
-	windows := max(int(c.Last/c.Interval), 1)
-	return c.show(ctx, o, out, filters, top.Options{Title: title, Windows: windows, Colored: isColored()})
+	return c.show(ctx, o, out, filters, shown)
 }
 
 // options translates the flags.

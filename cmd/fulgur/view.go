@@ -7,6 +7,7 @@ import (
 
 	"fulgur/internal/offline"
 	"fulgur/internal/profile"
+	"fulgur/internal/ui/top"
 )
 
 // viewCommand shows a profile in a browser.
@@ -78,7 +79,9 @@ func (c *viewCommand) run(ctx context.Context, env environment) (int, error) {
 		if !ok {
 			return exitUsage, usageError{errNoScreen}
 		}
-		o.Show = func(ctx context.Context, title string, p *profile.Profile) error { return explore(ctx, out, title, p) }
+		o.Show = func(ctx context.Context, title string, p *profile.Profile) error {
+			return explore(ctx, out, top.Options{Title: title, Colored: isColored()}, p)
+		}
 	}
 	return offline.View(ctx, o)
 }

@@ -38,6 +38,8 @@ type ReportOptions struct {
 	Stdout, Stderr io.Writer
 	// Columns is the width of the terminal, to which text is wrapped; 0 if Stdout is none.
 	Columns int
+	// Native counts each stack for its leaf, even if that is an interpreter's function.
+	Native bool
 	// Quiet suppresses warnings.
 	Quiet bool
 }
@@ -110,9 +112,9 @@ type document interface {
 // text returns the report, or the answer to a question.
 func (o *ReportOptions) text(p *profile.Profile, value int, q report.Question) (document, error) {
 	if q.Name == "" {
-		return report.New(p, value, o.Functions), nil
+		return report.New(p, value, o.Functions, o.Native), nil
 	}
-	return report.Ask(p, q, value, o.Functions, o.Function)
+	return report.Ask(p, q, report.Choice{Value: value, Rows: o.Functions, Of: o.Function, Native: o.Native})
 }
 
 // write writes a document in the chosen format.

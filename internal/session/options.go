@@ -120,6 +120,8 @@ type Options struct {
 	Inverted bool
 	// Width is the width of pictures in pixels; 0 means the default.
 	Width int
+	// Native counts each stack in tables for its leaf, even if that is an interpreter's function.
+	Native bool
 	// Screen limits text on Stdout, if it is a terminal.
 	Screen text.Screen
 

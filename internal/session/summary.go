@@ -35,7 +35,7 @@ func (r *run) summary(w Window) (string, error) {
 	p := w.Profile
 	command := r.subject.Command()
 	if err := text.Summary(&b, p, text.SummaryOptions{
-		Functions: hottestFunctions, Value: w.Value, Columns: r.options.Columns,
+		Functions: hottestFunctions, Value: w.Value, Columns: r.options.Columns, Native: r.options.Native,
 		Stopped: r.whyStopped(), All: command == doctor.Record, NoReasons: slices.Contains(listsReasons, command),
 	}); err != nil {
 		return "", err

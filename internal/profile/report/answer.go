@@ -56,7 +56,7 @@ func (a *Answer) WriteText(w io.Writer) error {
 	for i := range len(a.Rows) + 1 {
 		cells = append(cells, nil)
 		for _, c := range columns {
-			text := c.heading
+			text := a.heading(c)
 			if i > 0 {
 				text = c.text(&a.Rows[i-1])
 			}
@@ -96,7 +96,7 @@ func (a *Answer) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(code(a.head()) + "\n\n|")
 	for _, c := range a.question.columns {
-		b.WriteString(" " + c.heading + " |")
+		b.WriteString(" " + a.heading(c) + " |")
 	}
 	b.WriteString("\n|")
 	for _, c := range a.question.columns {
@@ -121,6 +121,14 @@ func (a *Answer) WriteMarkdown(w io.Writer) error {
 	b.WriteString(a.rest())
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// heading returns the heading of a column.
+func (a *Answer) heading(c column) string {
+	if a.isOwn && c.heading == selfColumn.heading {
+		return "own"
+	}
+	return c.heading
 }
 
 // head says what the rows are, with marked names.

@@ -9,6 +9,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/annotate"
 	"fulgur/internal/profile/encode/text"
+	"fulgur/internal/profile/own"
 )
 
 // The notes in place of a caller and of a callee.
@@ -35,28 +36,28 @@ func (a *asked) stacks(f func(id profile.StackID, path []profile.FrameID, n int6
 	for _, s := range a.Samples {
 		sums[a.waiters[s.Stack]] += s.Values[a.value]
 	}
-	own, seen, path := map[place]*Row{}, map[place]bool{}, []profile.FrameID(nil)
+	rows, seen, path := map[place]*Row{}, map[place]bool{}, []profile.FrameID(nil)
 	for stack, n := range sums {
 		path = a.AppendFrames(path[:0], stack)
 		if n == 0 || len(path) == 0 {
 			continue
 		}
 		clear(seen)
-		for i, id := range path {
+		for _, id := range path {
 			if a.is == nil || !a.is[id] {
 				continue
 			}
 			at := a.place(id)
-			if own[at] == nil {
-				own[at] = &Row{Function: at.function, Module: at.module}
-			}
-			if i == 0 {
-				own[at].Self += n
+			if rows[at] == nil {
+				rows[at] = &Row{Function: at.function, Module: at.module}
 			}
 			if !seen[at] {
-				own[at].Amount += n
+				rows[at].Amount += n
 			}
 			seen[at] = true
+		}
+		if id := a.owners.Frames[stack]; a.is != nil && a.is[id] {
+			rows[a.place(id)].Self += n
 		}
 		if a.is == nil || len(seen) > 0 {
 			f(stack, path, n)
@@ -65,14 +66,14 @@ func (a *asked) stacks(f func(id profile.StackID, path []profile.FrameID, n int6
 			a.function += n
 		}
 	}
-	for _, row := range own {
+	for _, row := range rows {
 		a.Functions = append(a.Functions, *row)
 	}
 }
 
 // functions lists the functions.
 func (a *asked) functions() {
-	for _, f := range text.HottestOf(a.Profile, len(a.Frames), a.value).Functions {
+	for _, f := range text.HottestOf(a.Profile, len(a.Frames), a.value, a.native).Functions {
 		a.Rows = append(a.Rows, Row{Function: f.Name, Module: f.Module, Self: f.Self, Amount: f.Total})
 	}
 }
@@ -147,7 +148,7 @@ func (a *asked) waits() {
 		reason string
 		in     place
 	}
-	sums, inner := map[wait]int64{}, text.Innermost(a.Profile)
+	sums, inner := map[wait]int64{}, own.Innermost(a.Profile).Frames
 	for _, s := range a.Samples {
 		waiter := a.waiters[s.Stack]
 		leaf := a.Stacks[waiter].Frame

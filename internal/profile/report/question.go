@@ -8,6 +8,8 @@ import (
 
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/text"
+	"fulgur/internal/profile/own"
 )
 
 // AnswerVersion is the version of the JSON of answers. Members may be added to a version, but not change.
@@ -97,6 +99,7 @@ type Answer struct {
 	More int   `json:"more"`
 
 	question Question
+	isOwn    bool // Self is what functions own, not what ends in them
 }
 
 // Row is a row of an answer. The members that a question does not use are absent.
@@ -114,7 +117,8 @@ type Row struct {
 	Reason  string `json:"reason,omitempty"`
 	// Frames are a stack, root first.
 	Frames []string `json:"frames,omitempty"`
-	// Self and Amount are in the unit of the value, SelfShare and Share of its total.
+	// Self and Amount are in the unit of the value, SelfShare and Share of its total. Self is what the
+	// function owns, see package own.
 	Self      int64   `json:"self,omitempty"`
 	Amount    int64   `json:"amount"`
 	SelfShare float64 `json:"self_share,omitempty"`
@@ -129,13 +133,26 @@ type Row struct {
 type asked struct {
 	*facts
 	*Answer
+	owners   own.Owners
+	native   bool
 	is       []bool // by frame: whether it belongs to the function that the question is about; nil for none
 	function int64  // the sum of the value over stacks with that function
 }
 
-// Ask answers a question about p by a value, given as its index, in up to n rows. of is the name of a function
-// as tables show it, or else a regular expression (RE2) that matches such names anywhere, "" for none.
-func Ask(p *profile.Profile, q Question, value, n int, of string) (*Answer, error) {
+// Choice is what an answer is about.
+type Choice struct {
+	// Value is the index of the value, and Rows the maximum number of rows.
+	Value, Rows int
+	// Of is the name of a function as tables show it, or else a regular expression (RE2) that matches such
+	// names anywhere, "" for none.
+	Of string
+	// Native counts each stack for its leaf, even if that is an interpreter's function.
+	Native bool
+}
+
+// Ask answers a question about p.
+func Ask(p *profile.Profile, q Question, c Choice) (*Answer, error) {
+	value := c.Value
 	if q.value != "" {
 		if value = slices.IndexFunc(p.ValueTypes, func(v profile.ValueType) bool { return v.Type == q.value }); value < 0 {
 			return nil, fmt.Errorf("the profile has no value %s, which the answer is about; record it with fulgur offcpu, record or profile --wall", q.value)
@@ -143,19 +160,21 @@ func Ask(p *profile.Profile, q Question, value, n int, of string) (*Answer, erro
 	}
 	v := p.ValueTypes[value]
 	a := &asked{
-		facts: &facts{Profile: p, value: value, whole: p.Magnitude(value), waiters: p.Waiters()},
+		facts:  &facts{Profile: p, value: value, whole: p.Magnitude(value), waiters: p.Waiters()},
+		owners: text.OwnersOf(p, c.Native), native: c.Native,
 		Answer: &Answer{
 			Version: AnswerVersion, Question: q.Name, Value: plain.Terminal(v.Type), Unit: plain.Terminal(v.Unit), Total: p.Total(value),
 			Rows: []Row{}, question: q,
 		},
 	}
-	if of != "" {
-		if err := a.choose(of); err != nil {
+	a.isOwn = a.owners.Scripts && !c.Native
+	if c.Of != "" {
+		if err := a.choose(c.Of); err != nil {
 			return nil, err
 		}
 	}
 	q.answer(a)
-	a.finish(n)
+	a.finish(c.Rows)
 	return a.Answer, nil
 }
 

@@ -29,12 +29,16 @@ type Report struct {
 	Value     string     `json:"value"`
 	Findings  []Finding  `json:"findings"`
 	Functions []Function `json:"functions"`
+	// Lines are lines of functions of interpreted languages, if there are any.
+	Lines []Line `json:"lines"`
 	// Programs and Reasons are as in [text.Hottest].
 	Programs []Program `json:"programs"`
 	Reasons  []Reason  `json:"reasons"`
 	Paths    []Path    `json:"paths"`
 	// Losses are all that the profile lacks.
 	Losses []describe.Loss `json:"losses"`
+
+	isOwn bool // functions own the time of their interpreter
 }
 
 // Total is the sum of a value over all samples.
@@ -57,12 +61,25 @@ type Finding struct {
 	marked string // Text with its names between the marks of [named]
 }
 
-// Function is a function with its share of the value.
+// Function is a function with its shares of the value: of the stacks that end in it (Self), of those
+// that it owns (Own, see package own) and of those that contain it. Caller is as in [text.Function].
 type Function struct {
 	Name   string  `json:"function"`
 	Module string  `json:"module"`
+	Caller string  `json:"caller,omitempty"`
 	Self   float64 `json:"self"`
+	Own    float64 `json:"own"`
 	Total  float64 `json:"total"`
+}
+
+// Line is a line of a function of an interpreted language with the share of the value that it owns.
+type Line struct {
+	Function string  `json:"function"`
+	File     string  `json:"file"`
+	Line     int     `json:"line"`
+	Own      float64 `json:"own"`
+
+	place string
 }
 
 // Program is a function with the share of the stacks in which it is the innermost one of a
@@ -89,17 +106,19 @@ type Path struct {
 // maxPaths limits the paths.
 const maxPaths = 5
 
-// New returns the report of p with the n hottest functions by a value, given as its index.
-func New(p *profile.Profile, value, n int) *Report {
+// New returns the report of p with the n hottest functions by a value, given as its index. Native
+// counts each stack for its leaf, even if that is an interpreter's function.
+func New(p *profile.Profile, value, n int, native bool) *Report {
 	v := p.ValueTypes[value]
 	r := &Report{
 		Version: Version, Run: describe.Run(p.Meta), Machine: describe.Machine(p.Meta), Duration: p.Meta.Duration.Seconds(),
-		Value: plain.Terminal(v.Type), Totals: []Total{}, Findings: []Finding{}, Functions: []Function{}, Programs: []Program{}, Reasons: []Reason{}, Paths: []Path{}, Losses: []describe.Loss{},
+		Value: plain.Terminal(v.Type), Totals: []Total{}, Findings: []Finding{}, Functions: []Function{}, Lines: []Line{}, Programs: []Program{}, Reasons: []Reason{}, Paths: []Path{}, Losses: []describe.Loss{},
 	}
 	for i, v := range p.ValueTypes {
 		r.Totals = append(r.Totals, Total{plain.Terminal(v.Type), plain.Terminal(v.Unit), p.Total(i)})
 	}
-	f := &facts{Profile: p, value: value, whole: p.Magnitude(value), hottest: text.HottestOf(p, n, value), waiters: p.Waiters()}
+	f := &facts{Profile: p, value: value, whole: p.Magnitude(value), hottest: text.HottestOf(p, n, value, native), waiters: p.Waiters()}
+	r.isOwn = f.hottest.IsOwn
 	for _, rule := range rules {
 		if found, ok := rule.look(f); ok {
 			found.Rule = rule.name
@@ -112,7 +131,10 @@ func New(p *profile.Profile, value, n int) *Report {
 	}
 	if f.whole > 0 {
 		for _, g := range f.hottest.Functions {
-			r.Functions = append(r.Functions, Function{plain.Terminal(g.Name), plain.Terminal(g.Module), f.share(g.Self), f.share(g.Total)})
+			r.Functions = append(r.Functions, Function{plain.Terminal(g.Name), plain.Terminal(g.Module), plainCaller(g.Caller), f.share(g.Leaf), f.share(g.Self), f.share(g.Total)})
+		}
+		for _, l := range f.hottest.Lines {
+			r.Lines = append(r.Lines, Line{plain.Terminal(l.Function), plain.Terminal(l.File), l.Number, f.share(l.Self), plain.Terminal(l.Place())})
 		}
 		for _, g := range f.hottest.Programs {
 			r.Programs = append(r.Programs, Program{plain.Terminal(g.Name), plain.Terminal(g.Module), f.share(g.Self), f.share(g.Total)})
@@ -124,6 +146,14 @@ func New(p *profile.Profile, value, n int) *Report {
 	}
 	r.Losses = append(r.Losses, describe.Of(p)...)
 	return r
+}
+
+// plainCaller returns the name of a caller, "" if there is none.
+func plainCaller(name string) string {
+	if name == "" {
+		return ""
+	}
+	return plain.Terminal(name)
 }
 
 // facts are the inputs of rules.

@@ -69,7 +69,7 @@ func waiting() *profile.Profile {
 
 // Functions of programs and notes are in all forms of a report.
 func TestPrograms(t *testing.T) {
-	r := New(waiting(), 0, 20)
+	r := New(waiting(), 0, 20, false)
 	want := []Program{{"load", "app", 0.75, 0.75}, {"store", "app", 0.25, 0.25}}
 	if diff := cmp.Diff(want, r.Programs); diff != "" {
 		t.Errorf("programs (-want +got):\n%s", diff)
@@ -103,7 +103,7 @@ func TestNoModules(t *testing.T) {
 			b.Add(profile.Sample{Stack: b.Push(0, b.Frame(f)), Task: b.Task(profile.Task{}), CPU: -1, Values: []int64{n}})
 		}
 		var text strings.Builder
-		if err := New(b.Profile(profile.Meta{}, profile.Losses{}), 0, 1).WriteText(&text); err != nil {
+		if err := New(b.Profile(profile.Meta{}, profile.Losses{}), 0, 1, false).WriteText(&text); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.HasPrefix(text.String(), want) {
@@ -125,7 +125,7 @@ func TestPathsOfSameFunctions(t *testing.T) {
 		}
 	}
 	want := []Path{{[]string{"main", "a"}, 2. / 3}, {[]string{"main", "b"}, 1. / 3}}
-	if diff := cmp.Diff(want, New(b.Profile(profile.Meta{}, profile.Losses{}), 0, 20).Paths); diff != "" {
+	if diff := cmp.Diff(want, New(b.Profile(profile.Meta{}, profile.Losses{}), 0, 20, false).Paths); diff != "" {
 		t.Errorf("paths (-want +got):\n%s", diff)
 	}
 }
@@ -174,7 +174,7 @@ func TestRules(t *testing.T) {
 		{"truncated", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "f", 0, stackend.Depth, []int64{9}})...), 0, ""},
 	} {
 		got := ""
-		for _, f := range New(c.p, c.value, 20).Findings {
+		for _, f := range New(c.p, c.value, 20, false).Findings {
 			if f.Rule == c.rule {
 				got = f.Text
 			}
@@ -187,7 +187,7 @@ func TestRules(t *testing.T) {
 
 // found returns the sentence of a rule and its remedy, or "".
 func found(p *profile.Profile, value int, rule string) (text, remedy string) {
-	for _, f := range New(p, value, 20).Findings {
+	for _, f := range New(p, value, 20, false).Findings {
 		if f.Rule == rule {
 			return f.Text, f.Remedy
 		}
@@ -286,7 +286,7 @@ func TestUnnamedRemedy(t *testing.T) {
 // Text and Markdown have no rows of 0.0 %, but JSON has them.
 func TestSmallShares(t *testing.T) {
 	p := made([]profile.ValueType{counted}, profile.Meta{}, profile.Losses{}, sample{"a", "large", 0, 0, []int64{99_999}}, sample{"a", "small", 0, 0, []int64{1}})
-	r := New(p, 0, 20)
+	r := New(p, 0, 20, false)
 	var text, markdown strings.Builder
 	if err := errors.Join(r.WriteText(&text), r.WriteMarkdown(&markdown)); err != nil {
 		t.Fatal(err)
@@ -324,7 +324,7 @@ func TestHostile(t *testing.T) {
 		p := made([]profile.ValueType{counted}, profile.Meta{Scope: name, Host: name, Stripped: profile.StrippedFiles{Files: []profile.Stripped{{Path: name, Remedy: name}}}},
 			profile.Losses{}, sample{name, name, profile.KindKernel, 0, []int64{3}}, sample{"b", "", 0, 0, []int64{1}})
 		encodetest.NameAll(p, name)
-		r := New(p, 0, 5)
+		r := New(p, 0, 5, false)
 		var text, markdown, data bytes.Buffer
 		for write, out := range map[*bytes.Buffer]func() error{&text: func() error { return r.WriteText(&text) }, &markdown: func() error { return r.WriteMarkdown(&markdown) }, &data: func() error { return r.WriteJSON(&data) }} {
 			if err := out(); err != nil {
@@ -403,7 +403,7 @@ func TestDeep(t *testing.T) {
 		p := b.Profile(profile.Meta{}, profile.Losses{})
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if r := New(p, 0, 10); r.Functions[0].Total != 1 {
+		if r := New(p, 0, 10, false); r.Functions[0].Total != 1 {
 			t.Errorf("%d functions: got %+v first, want all samples in f0", depth, r.Functions[0])
 		}
 		runtime.ReadMemStats(&after)

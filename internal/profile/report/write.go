@@ -9,6 +9,9 @@ import (
 	"fulgur/internal/profile"
 )
 
+// shownLines limits the lines of functions in text.
+const shownLines = 10
+
 // shownFrames limits the innermost frames of a path in text.
 const shownFrames = 8
 
@@ -86,10 +89,24 @@ func (r *Report) write(w io.Writer, l layout) error {
 		}
 	case len(r.Functions) > 0:
 		b.WriteString(l.heading("Functions by " + r.Value))
-		b.WriteString(l.columns("self"))
-		for _, f := range visible(r.Functions, func(f Function) float64 { return f.Self }) {
-			b.WriteString(l.row(percent(f.Self), percent(f.Total), l.name(f.Name), l.module(f.Module)))
+		share := "self"
+		if r.isOwn {
+			share = "own"
 		}
+		b.WriteString(l.columns(share))
+		for _, f := range visible(r.Functions, func(f Function) float64 { return f.Own }) {
+			name := l.name(f.Name)
+			if f.Caller != "" {
+				name += " ← " + l.name(f.Caller)
+			}
+			b.WriteString(l.row(percent(f.Own), percent(f.Total), name, l.module(f.Module)))
+		}
+	}
+	if len(r.Lines) > 0 {
+		b.WriteString(l.heading("Lines by " + r.Value))
+	}
+	for _, line := range visible(r.Lines[:min(len(r.Lines), shownLines)], func(l Line) float64 { return l.Own }) {
+		b.WriteString(l.item(percent(line.Own) + " " + begin + line.place + end + " " + begin + line.Function + end))
 	}
 	if len(r.Reasons) > 0 {
 		b.WriteString(l.heading("Stacks end in"))

@@ -36,7 +36,7 @@ func TestGraph(t *testing.T) {
 	want, only := map[string]int64{}, 0
 	var windows []*window
 	for _, p := range profiles {
-		w := newWindow(p)
+		w := newWindow(p, false)
 		windows = append(windows, w)
 		for _, s := range p.Samples {
 			names := []string{commOf(p, s) + " "}
@@ -77,7 +77,7 @@ func commOf(p *profile.Profile, s profile.Sample) string {
 
 // Boxes lie within their callers', do not overlap, and their widths follow their shares.
 func TestLayout(t *testing.T) {
-	g := tables{windows: []*window{newWindow(encodetest.Large(2000))}}.graph()
+	g := tables{windows: []*window{newWindow(encodetest.Large(2000), false)}}.graph()
 	for _, width := range []int{1, 7, 60, 250} {
 		for zoomed := 0; zoomed < len(g.nodes); zoomed += 37 {
 			at := map[int]box{}

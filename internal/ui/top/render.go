@@ -38,7 +38,12 @@ func (s *state) columnsOf(v view) []column {
 		meta := s.shown[0].Meta
 		return []column{columns[v][0], columns[v][1], {strings.ToUpper(plain.Terminal(cmp.Or(meta.GroupLabel, meta.Grouping.String()))), 0, false, 0}}
 	}
-	return columns[v]
+	list := columns[v]
+	if v == functionsView && s.owned() {
+		list = slices.Clone(list)
+		list[0].heading = "OWN"
+	}
+	return list
 }
 
 // grouped reports whether the profile has groups instead of processes.
@@ -269,8 +274,11 @@ func (s *state) subject() string {
 	switch s.view {
 	case functionsView:
 		order := "self"
-		if s.byTotal {
+		switch {
+		case s.byTotal:
 			order = "total"
+		case s.owned():
+			order = "own"
 		}
 		parts = append(parts, "functions by "+order)
 	case processesView:

@@ -58,13 +58,19 @@ type item struct {
 
 // add adds a window's profile.
 func (s *state) add(p *profile.Profile) {
-	s.windows = append(s.windows, newWindow(p))
+	s.windows = append(s.windows, newWindow(p, s.Native))
 	if excess := len(s.windows) - s.Windows; excess > 0 {
 		s.windows = slices.Clone(s.windows[excess:]) // clone, so that old windows can be freed
 	}
 	if !s.paused {
 		s.refresh()
 	}
+}
+
+// owned reports whether functions are shown with the samples that they own, rather than those that end
+// in them.
+func (s *state) owned() bool {
+	return slices.ContainsFunc(s.shown, func(w *window) bool { return w.owners.Scripts && !s.Native })
 }
 
 // refresh shows the recent windows. The selected item stays selected, unless it is

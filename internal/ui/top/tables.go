@@ -8,6 +8,7 @@ import (
 
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/own"
 )
 
 // value is the index of the shown value, the number of samples.
@@ -16,7 +17,7 @@ const value = 0
 // function identifies a function by name and module.
 type function struct{ name, module string }
 
-// row is a function with its samples, self and total.
+// row is a function with its samples: those that it owns, or that end in it, and those that contain it.
 type row struct {
 	function
 	self, total int64
@@ -58,10 +59,17 @@ type window struct {
 	*profile.Profile
 	functions []function // by frame
 	processes []process  // by task
+	owners    own.Owners
 }
 
-func newWindow(p *profile.Profile) *window {
-	w := &window{p, make([]function, len(p.Frames)), make([]process, len(p.Tasks))}
+// newWindow returns the window of a profile. Native counts each stack for its leaf, even if that is
+// an interpreter's function.
+func newWindow(p *profile.Profile, native bool) *window {
+	owners := own.Of
+	if native {
+		owners = own.Leaves
+	}
+	w := &window{p, make([]function, len(p.Frames)), make([]process, len(p.Tasks)), owners(p)}
 	for id, task := range p.Tasks {
 		if group := p.Group(profile.TaskID(id)); group != "" {
 			w.processes[id].group = plain.Terminal(group)
@@ -134,11 +142,11 @@ func (t tables) functions(byTotal bool) []row {
 	n := 0
 	t.samples(func(w *window, s profile.Sample, frames []profile.FrameID) {
 		n++
-		for depth, f := range frames {
+		if f := w.owners.Frames[s.Stack]; f != 0 {
+			rows[ofFrames[w][f]].self += s.Values[value]
+		}
+		for _, f := range frames {
 			at := ofFrames[w][f]
-			if depth == 0 {
-				rows[at].self += s.Values[value]
-			}
 			if last[at] != n {
 				last[at] = n
 				rows[at].total += s.Values[value]

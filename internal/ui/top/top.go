@@ -24,6 +24,8 @@ type Options struct {
 	Whole bool
 	// Colored draws boxes with colors.
 	Colored bool
+	// Native counts each stack for its leaf, even if that is an interpreter's function.
+	Native bool
 }
 
 // Run shows the profiles from windows until the user quits or ctx ends; neither is
@@ -78,11 +80,11 @@ func Show(ctx context.Context, t *terminal.Terminal, o Options, p *profile.Profi
 }
 
 // WriteText writes a window as plain text: a heading, at most rows groups with the most samples if
-// the profile has groups, and at most rows functions with the most self samples, followed by an
-// empty line.
-func WriteText(w io.Writer, title string, p *profile.Profile, rows int) error {
+// the profile has groups, and at most rows functions with the most samples of their own, followed by
+// an empty line. Of the options, it uses the title and Native.
+func WriteText(w io.Writer, o Options, p *profile.Profile, rows int) error {
 	const width = 100
-	s := newScreen(Options{Title: title, Windows: 1})
+	s := newScreen(Options{Title: o.Title, Native: o.Native, Windows: 1})
 	s.add(p)
 	lines := []string{strings.Join(s.heading(), ", ")}
 	for _, v := range []view{processesView, functionsView} {

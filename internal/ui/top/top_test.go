@@ -231,12 +231,12 @@ func TestFilterKeys(t *testing.T) {
 func TestWriteText(t *testing.T) {
 	var out bytes.Buffer
 	for _, p := range []*profile.Profile{encodetest.Typical(), encodetest.Hostile(), encodetest.Empty()} {
-		if err := WriteText(&out, "whole system", p, 5); err != nil {
+		if err := WriteText(&out, Options{Title: "whole system"}, p, 5); err != nil {
 			t.Fatal(err)
 		}
 	}
 	encodetest.Golden(t, "plain.txt", out.Bytes())
-	if err := WriteText(encodetest.FullDisk{}, "", encodetest.Typical(), 5); !errors.Is(err, encodetest.ErrFullDisk) {
+	if err := WriteText(encodetest.FullDisk{}, Options{Title: ""}, encodetest.Typical(), 5); !errors.Is(err, encodetest.ErrFullDisk) {
 		t.Errorf("got error %v, want the writer's", err)
 	}
 }
@@ -264,7 +264,7 @@ func TestGroups(t *testing.T) {
 	}
 	p := b.Profile(profile.Meta{Grouping: profile.GroupLabel, GroupLabel: "kind"}, profile.Losses{})
 	var out bytes.Buffer
-	if err := WriteText(&out, "whole system", p, 2); err != nil {
+	if err := WriteText(&out, Options{Title: "whole system"}, p, 2); err != nil {
 		t.Fatal(err)
 	}
 	_, tables, _ := strings.Cut(out.String(), "\n")

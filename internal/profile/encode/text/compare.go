@@ -11,6 +11,7 @@ import (
 
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/own"
 )
 
 // CompareOptions configures a comparison.
@@ -28,8 +29,8 @@ type CompareOptions struct {
 }
 
 // Compare writes a table of the functions of p, a comparison (see [profile.Diff]), by
-// change of their self value, largest first. Self is the value of the stacks whose leaf
-// is the function, and total the value of the stacks that contain it.
+// change of their self value, largest first. Self is the value of the stacks that the function
+// owns, see package own, and total the value of the stacks that contain it.
 func Compare(w io.Writer, p *profile.Profile, o CompareOptions) error {
 	if len(p.ValueTypes) < 2 {
 		return fmt.Errorf("write comparison: a profile with %d values", len(p.ValueTypes))
@@ -125,8 +126,8 @@ func (p pair) change() float64 { return p.after - p.before }
 
 // changes returns the functions that changed, in the scales of both profiles.
 func changes(p *profile.Profile, shown [2]scale) []change {
-	own := leaf(p)
-	before, after := tally(p, 0, own), tally(p, 1, own)
+	owners := own.Of(p).Frames
+	before, after := tally(p, 0, owners), tally(p, 1, owners)
 	var list []change
 	for i, b := range before {
 		a := after[i]

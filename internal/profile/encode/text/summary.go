@@ -34,6 +34,8 @@ type SummaryOptions struct {
 	// NoReasons leaves out the table of the notes at the ends of stacks, for summaries with a
 	// better one.
 	NoReasons bool
+	// Native counts each stack for its leaf, even if that is an interpreter's function.
+	Native bool
 	// Stopped is why the run ended early, "" if it did not.
 	Stopped string
 }
@@ -43,7 +45,9 @@ type SummaryOptions struct {
 // count occurrences.
 //
 // In the table, self is the share of stacks whose leaf is the function, and total the
-// share of stacks that contain it, counted once if it recurs. Unnamed frames are grouped
+// share of stacks that contain it, counted once if it recurs. If the profile has functions of
+// interpreted languages, own is the share of stacks that the function owns (see package own),
+// and a second table has their lines. Unnamed frames are grouped
 // by module. If most stacks end in notes, or all in a few functions that are no program's,
 // inner is the share of stacks in which the function is the innermost one of a program, and
 // a second table has the notes.
@@ -65,7 +69,7 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 	fmt.Fprintln(&out)
 	out.WriteString(Stopped(o.Stopped))
 	out.WriteString(Losses(p.Losses, describe.NounOfProfile(p), describe.Samples(p)))
-	h, total := HottestOf(p, o.Functions, o.Value), p.Magnitude(o.Value)
+	h, total := HottestOf(p, o.Functions, o.Value, o.Native), p.Magnitude(o.Value)
 	if len(h.Programs) > 0 {
 		writeTable(&out, "inner", h.Programs, total, o.Columns)
 		if o.NoReasons {
@@ -73,12 +77,21 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 		}
 		writeReasons(&out, h.Reasons, total, o.Columns)
 	} else {
-		writeTable(&out, "self", h.Functions, total, o.Columns)
+		writeTable(&out, heading(h.IsOwn), h.Functions, total, o.Columns)
 	}
+	writeLines(&out, h.Lines[:min(len(h.Lines), shownLines)], total, o.Columns)
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("write summary: %w", err)
 	}
 	return nil
+}
+
+// heading returns the heading of the shares of functions.
+func heading(isOwn bool) string {
+	if isOwn {
+		return "own"
+	}
+	return "self"
 }
 
 // Stopped returns a line with the reason why a run ended early, "" if it did not.
@@ -129,6 +142,9 @@ func writeTable(w *strings.Builder, own string, rows []Function, total int64, co
 		limit = min(limit, max(columns-shares-gap-modules, readable))
 	}
 	for i := range rows {
+		if rows[i].Caller != "" {
+			rows[i].Name += calledBy + rows[i].Caller
+		}
 		rows[i].Name = cut(rows[i].Name, limit)
 		width = max(width, utf8.RuneCountInString(rows[i].Name))
 	}
@@ -139,6 +155,9 @@ func writeTable(w *strings.Builder, own string, rows []Function, total int64, co
 			width, r.Name, r.Module)
 	}
 }
+
+// calledBy is between a native function and the script function that calls it.
+const calledBy = " ← "
 
 // writeReasons writes the notes at the ends of stacks with their shares of total.
 func writeReasons(w *strings.Builder, reasons []Function, total int64, columns int) {

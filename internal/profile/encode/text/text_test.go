@@ -13,6 +13,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/own"
 	"fulgur/internal/unwind/stackend"
 )
 
@@ -125,9 +126,14 @@ func TestSummaryAmounts(t *testing.T) {
 	}
 }
 
+// leafRows returns the rows of p by leaf.
+func leafRows(p *profile.Profile) []row {
+	return sorted(tally(p, 0, own.Leaves(p).Frames), len(p.Frames))
+}
+
 // TestHottestCountsRecursionOnce checks that a recursive function counts once per stack.
 func TestHottestCountsRecursionOnce(t *testing.T) {
-	for _, r := range hottest(encodetest.Typical(), 100, 0) {
+	for _, r := range leafRows(encodetest.Typical()) {
 		if r.name == "walk" {
 			if r.self != 9 || r.total != 9 {
 				t.Errorf("walk: got self %d, total %d, want 9 and 9", r.self, r.total)
@@ -156,10 +162,10 @@ func TestHottestIgnoresFiles(t *testing.T) {
 		b.Add(profile.Sample{Stack: stack, CPU: -1, Values: []int64{int64(1) << i}})
 	}
 	want := []row{
-		{name: "parse", module: "app", self: 8, total: 8},
-		{name: "parse", module: "app", self: 7, total: 7},
+		{name: "parse", module: "app", self: 8, total: 8, leaf: 8},
+		{name: "parse", module: "app", self: 7, total: 7, leaf: 7},
 	}
-	if got := hottest(b.Profile(profile.Meta{}, profile.Losses{}), 10, 0); !slices.Equal(got, want) {
+	if got := leafRows(b.Profile(profile.Meta{}, profile.Losses{})); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -313,8 +319,73 @@ func TestHottestOfWoken(t *testing.T) {
 		stack = b.Push(stack, b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name}), Kind: kind}))
 	}
 	b.Add(profile.Sample{Stack: stack, Task: b.Task(profile.Task{PID: 1, Comm: "server"}), CPU: -1, Values: []int64{3}})
-	h := HottestOf(b.Profile(profile.Meta{}, profile.Losses{}), 5, 0)
+	h := HottestOf(b.Profile(profile.Meta{}, profile.Losses{}), 5, 0, false)
 	if len(h.Programs) != 1 || h.Programs[0].Name != "serve" || len(h.Reasons) != 1 || h.Reasons[0].Name != "[epoll]" {
 		t.Errorf("got programs %+v and reasons %+v, want serve and [epoll]", h.Programs, h.Reasons)
+	}
+}
+
+// scripted returns a profile of a Python program, with the stacks root first.
+func scripted() *profile.Profile {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	script := func(name string, line int) profile.FrameID {
+		f := profile.Function{Name: name, SystemName: name, File: "/srv/app.py", StartLine: 3}
+		return b.Frame(profile.Frame{Function: b.Function(f), Mapping: b.Mapping(profile.Mapping{Path: "[python]"}), Line: line, Kind: profile.KindJIT})
+	}
+	native := func(name, path string) profile.FrameID {
+		return b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name, SystemName: name}), Mapping: b.Mapping(profile.Mapping{Path: path}), Address: 64})
+	}
+	const python = "/usr/bin/python3.11"
+	start, eval, sorted := native("_start", python), native("_PyEval_EvalFrameDefault", python), native("builtin_sorted", python)
+	for n, stack := range [][]profile.FrameID{
+		1: {start, eval, script("main", 20)},
+		2: {start, eval, script("main", 20), eval},
+		3: {start, eval, script("main", 21), eval, script("parse", 5), eval},
+		4: {start, eval, script("main", 21), eval, script("parse", 6), eval, sorted},
+		5: {start, eval, script("main", 21), eval, script("parse", 7), eval, native("zlib_compress", python), native("deflate_slow", "/lib/libz.so.1")},
+		6: {start, eval, sorted},
+	} {
+		var at profile.StackID
+		for _, f := range stack {
+			at = b.Push(at, f)
+		}
+		if at != 0 {
+			b.Add(profile.Sample{Stack: at, Task: b.Task(profile.Task{PID: 1, Comm: "app"}), CPU: -1, Values: []int64{int64(n)}})
+		}
+	}
+	return b.Profile(profile.Meta{}, profile.Losses{})
+}
+
+// Script functions own the time of their interpreter, by lines, too, unless Native is set.
+func TestSummaryOfScripts(t *testing.T) {
+	for _, test := range []struct {
+		native bool
+		want   string
+	}{
+		{false, `     own   total  function              module
+   33.3%   57.1%  parse                 python
+   28.6%   47.6%  builtin_sorted        python3.11
+   23.8%   23.8%  deflate_slow ← parse  libz.so.1
+   14.3%   71.4%  main                  python
+
+     own  line       function
+   19.0%  app.py:6   parse
+   14.3%  app.py:5   parse
+   14.3%  app.py:20  main
+`},
+		{true, `    self   total  function                  module
+   47.6%   47.6%  builtin_sorted            python3.11
+   23.8%  100.0%  _PyEval_EvalFrameDefault  python3.11
+   23.8%   23.8%  deflate_slow              libz.so.1
+    4.8%   71.4%  main                      python
+`},
+	} {
+		var out strings.Builder
+		if err := Summary(&out, scripted(), SummaryOptions{Functions: 5, Native: test.native}); err != nil {
+			t.Fatal(err)
+		}
+		if _, got, _ := strings.Cut(out.String(), "\n\n"); got != test.want {
+			t.Errorf("native %v: got\n%swant\n%s", test.native, got, test.want)
+		}
 	}
 }
