@@ -2,12 +2,17 @@
 // uses only the profile.
 package annotate
 
-import "fulgur/internal/profile"
+import (
+	"slices"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/own"
+)
 
 // Weight is the part of a value attributed to a place.
 type Weight struct {
-	// Self is the part sampled at the place, and Total the part sampled there or in code
-	// called from there.
+	// Self is the part sampled at the place, or owned by it (see package own), and Total the part
+	// sampled there or in code called from there.
 	Self, Total int64
 }
 
@@ -51,7 +56,7 @@ type Options struct {
 // returns true.
 func Function(p *profile.Profile, is func(profile.FrameID) bool, o Options) Counts {
 	c := counter{
-		p: p, value: o.Value, is: make([]bool, len(p.Frames)),
+		p: p, owners: own.Of(p).Frames, value: o.Value, is: make([]bool, len(p.Frames)),
 		Counts: Counts{Lines: map[Line]Weight{}, Places: map[Place]Weight{}},
 		lines:  map[Line]int{}, places: map[Place]int{},
 	}
@@ -75,9 +80,10 @@ func Function(p *profile.Profile, is func(profile.FrameID) bool, o Options) Coun
 // counter counts sample by sample.
 type counter struct {
 	Counts
-	p     *profile.Profile
-	value int
-	is    []bool // by frame: whether it belongs to the function
+	p      *profile.Profile
+	owners []profile.FrameID
+	value  int
+	is     []bool // by frame: whether it belongs to the function
 
 	path   []profile.FrameID
 	sample int // number of the current sample, from 1
@@ -93,19 +99,25 @@ func (c *counter) add(s *profile.Sample) {
 	c.sample++
 	c.Total += n
 	leaf := true // the frame is at the instruction that was sampled
+	owner := c.owner(s.Stack)
 	for i, id := range c.path {
 		f := c.p.Frames[id]
 		if c.is[id] {
-			c.addLine(Line{c.p.Functions[f.Function].File, f.Line}, n, i == 0)
+			c.addLine(Line{c.p.Functions[f.Function].File, f.Line}, n, i == 0 || i == owner)
 			if !f.AtFunction && f.Address != 0 {
 				c.addPlace(Place{f.Mapping, f.Call(), c.outer(i)}, n, leaf)
 			}
 		}
 		leaf = leaf && f.Inlined
 	}
-	if c.is[c.path[0]] {
+	if c.is[c.path[0]] || c.is[c.path[owner]] {
 		c.Self += n
 	}
+}
+
+// owner returns the index in the path of the frame that owns a stack.
+func (c *counter) owner(s profile.StackID) int {
+	return max(slices.Index(c.path, c.owners[s]), 0)
 }
 
 // outer returns the function into which the function of a frame of the path is inlined, or
