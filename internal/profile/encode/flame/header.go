@@ -91,6 +91,8 @@ type frames struct {
 	Kind   []int `json:"kind"`   // indexes of kinds
 	// Inlined is 0 or 1.
 	Inlined []int `json:"inlined"`
+	// Code says whose code it is, see [own.Codes].
+	Code []int `json:"code"`
 	// Short holds the short names and Own the functions' own names, which are their ends:
 	// indexes of strings, see package shortname.
 	Short []int `json:"short"`
@@ -171,6 +173,7 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 			inlined = 1
 		}
 		h.Frames.Inlined = append(h.Frames.Inlined, inlined)
+		h.Frames.Code = append(h.Frames.Code, int(f.code))
 		h.Frames.Short = append(h.Frames.Short, strs.index(f.shown(true)))
 		h.Frames.Own = append(h.Frames.Own, strs.index(f.own()))
 		h.Frames.Address = append(h.Frames.Address, strconv.FormatUint(f.address, 16))

@@ -9,6 +9,7 @@ import (
 	"fulgur/internal/message/shortname"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/label"
+	"fulgur/internal/profile/own"
 )
 
 // kind determines how a frame is drawn. It refines [profile.Kind].
@@ -47,6 +48,8 @@ type frame struct {
 	address uint64
 	file    string
 	line    int // first line of the function
+	// code is that of the frame that says most about the program, since boxes are drawn by name.
+	code own.Code
 }
 
 // shown returns the name to show: the whole one, or the short one.
@@ -207,6 +210,7 @@ type merger struct {
 	// For the profile that is being added:
 	p       *profile.Profile
 	ofFrame []uint32 // by profile.FrameID; 0 means none yet
+	codes   []own.Code
 	known   []uint32 // by profile.StackID, its latest node
 	path    []profile.StackID
 }
@@ -218,7 +222,7 @@ const maxNodes = 1 << 23
 // add makes the nodes of p and returns the nodes of its samples' leaves.
 func (m *merger) add(p *profile.Profile) (ends []uint32) {
 	m.p = p
-	m.ofFrame = make([]uint32, len(p.Frames))
+	m.ofFrame, m.codes = make([]uint32, len(p.Frames)), own.Codes(p)
 	m.known = make([]uint32, len(p.Stacks))
 	names, groups := make([]string, len(p.Tasks)), label.Groups(p)
 	for i, task := range p.Tasks {
@@ -274,13 +278,21 @@ func (m *merger) group(parent uint32, name string) uint32 {
 
 // frame returns the ID of f, keeping the first origin of equal frames.
 func (m *merger) frame(f frame) uint32 {
+	if f.kind < kindUser {
+		f.code = own.NoCode
+	}
 	id, ok := m.frameIDs[f.frameKey]
 	if !ok {
 		id = uint32(len(m.tree.frames))
 		m.tree.frames = append(m.tree.frames, f)
 		m.frameIDs[f.frameKey] = id
-	} else if old := &m.tree.frames[id]; compareOrigins(f, *old) < 0 {
-		*old = f
+	} else {
+		old := &m.tree.frames[id]
+		code := own.Rank(old.code, f.code)
+		if compareOrigins(f, *old) < 0 {
+			*old = f
+		}
+		old.code = code
 	}
 	return id
 }
@@ -288,7 +300,9 @@ func (m *merger) frame(f frame) uint32 {
 // profileFrame returns the ID of the box frame for profile frame id.
 func (m *merger) profileFrame(id profile.FrameID) uint32 {
 	if m.ofFrame[id] == 0 {
-		m.ofFrame[id] = m.frame(boxFrame(m.p, id))
+		f := boxFrame(m.p, id)
+		f.code = m.codes[id]
+		m.ofFrame[id] = m.frame(f)
 	}
 	return m.ofFrame[id]
 }

@@ -194,7 +194,7 @@ function withLibraries(data) {
     const module = frames.module[f];
     if (module === 0 || libraries.has(module) || NOT_CODE.includes(kinds[frames.kind[f]])) continue;
     const name = strings.push(moduleName(strings[module])) - 1;
-    const row = { name, module, short: name, own: name, kind: frames.kind[f], address: '0' };
+    const row = { name, module, short: name, own: name, kind: frames.kind[f], code: frames.code[f], address: '0' };
     libraries.set(module, frames.name.length);
     for (const [column, entries] of Object.entries(frames)) entries.push(row[column] ?? 0);
   }

@@ -1,11 +1,16 @@
 // ---- Functions. A function is a name and a module, at any place in a stack, called
 // or inlined.
 
-// WAITS_IN are libraries whose functions say nothing about why a program waits, and
-// RUNTIME such functions of Go. In SCHEDULER, all threads wait. innermost.go has the same.
-const WAITS_IN = /^(libc|libpthread|ld-linux|ld-musl|libstdc\+\+|\[vdso\])([-.].*)?$/;
-const SCHEDULER = /^(__|io_|preempt_)?schedule(_|$)/;
-const RUNTIME = /^(runtime|syscall|internal\/[\w/]+)\./;
+// The classes of frames, and the other parts of their codes: package own has the same.
+const NOTE = 0;
+const RUNTIME = 4;
+const OTHER = 5;
+const SCRIPT = 6;
+const SCRIPTED = 8; // of a node: a script function called it, or is it
+const MAY_BE_BUNDLED = 1 << 7;
+const BUNDLED = 1 << 8;
+const classOf = (code) => code & 7;
+const languagesOf = (code) => code >> 3 & 15;
 
 // WOKEN_BY is the note between the stack of a wait and the stack of the thread that ended it,
 // which is on top, upside down.
@@ -31,11 +36,55 @@ class Functions {
   // isCode reports whether f is a function rather than a process, group, CPU or the root.
   isCode(f) { return !NOT_CODE.includes(this.data.kinds[this.data.frames.kind[this.frames[f]]]); }
 
-  // selfSums returns the self value by function.
+  // classes returns by node its class, and SCRIPTED. Functions of a language's runtime are
+  // of class RUNTIME only if a function in that language called them.
+  classes() {
+    if (this.known) return this.known;
+    const { data: { frames: { code, module } }, tree: { count, first, parent, frame } } = this;
+    const classes = new Uint8Array(frame.length);
+    const languages = new Uint8Array(count); // by chain, of the functions in it and below
+    const library = new Int32Array(count).fill(-1); // by chain, the module in which a library was called
+    for (let k = 0; k < count; k++) {
+      let within = k > 0 ? languages[parent[k]] : 0;
+      let bundle = k > 0 ? library[parent[k]] : -1;
+      for (let n = first[k]; n < first[k + 1]; n++) {
+        const of = code[frame[n]];
+        let is = classOf(of);
+        if (is === RUNTIME && !(within & languagesOf(of))) is = OTHER;
+        if (is === SCRIPT) {
+          within |= languagesOf(of);
+          bundle = -1;
+        } else if (of & BUNDLED) {
+          bundle = module[frame[n]];
+        } else if (is === RUNTIME && of & MAY_BE_BUNDLED && bundle === module[frame[n]]) {
+          is = OTHER;
+        } else if (is >= RUNTIME) {
+          bundle = -1;
+        }
+        classes[n] = within ? is | SCRIPTED : is;
+      }
+      languages[k] = within;
+      library[k] = bundle;
+    }
+    return this.known = classes;
+  }
+
+  // selfSums returns the self value by function: the value of the stacks that end in it or,
+  // if they have script functions, that it owns.
   selfSums(weights) {
-    const { count, first, frame } = this.tree;
+    const { ofFrame, tree: { count, first, parent, frame } } = this;
+    const classes = this.classes();
     const sums = new Float64Array(this.frames.length);
-    for (let k = 0; k < count; k++) sums[this.ofFrame[frame[first[k + 1] - 1]]] += weights.self(k);
+    const inner = new Int32Array(count); // by chain
+    for (let k = 0; k < count; k++) {
+      let owner = k > 0 ? inner[parent[k]] : 0;
+      for (let n = first[k]; n < first[k + 1]; n++) {
+        if (!(classes[n] & SCRIPTED) || classOf(classes[n]) >= OTHER) owner = ofFrame[frame[n]];
+      }
+      inner[k] = owner;
+      const leaf = first[k + 1] - 1;
+      sums[classOf(classes[leaf]) === NOTE ? ofFrame[frame[leaf]] : owner] += weights.self(k);
+    }
     return sums;
   }
   // waitSums returns by function the values of the stacks in which it is the innermost
@@ -46,12 +95,12 @@ class Functions {
   // that ended waits.
   waitSums(weights) {
     const { ofFrame, tree: { count, first, parent, frame } } = this;
-    const rank = this.ranks();
+    const classes = this.classes();
     const [inner, ends] = [0, 1].map(() => new Float64Array(this.frames.length));
     const end = new Int32Array(count).fill(-1); // by chain
     const woken = new Uint8Array(count);
     const isWoken = this.frames.map((frame, f) => this.isNote(f) && this.data.strings[this.data.frames.name[frame]] === WOKEN_BY);
-    const ranked = [1, 2, 3, 4].map(() => new Int32Array(count).fill(-1)); // by rank and chain
+    const ranked = [1, 2, 3, 4, 5].map(() => new Int32Array(count).fill(-1)); // by rank and chain
     for (let k = 0; k < count; k++) {
       if (k > 0) for (const of of [end, woken, ...ranked]) of[k] = of[parent[k]];
       for (let n = first[k]; n < first[k + 1] && !woken[k]; n++) {
@@ -61,24 +110,15 @@ class Functions {
           break;
         }
         end[k] = f;
-        if (rank[f] > 0) ranked[rank[f] - 1][k] = f;
+        let rank = Math.min(classOf(classes[n]), OTHER);
+        if (rank === RUNTIME && !(classes[n] & SCRIPTED)) rank = OTHER;
+        if (rank > NOTE && this.isCode(f)) ranked[rank - 1][k] = f;
       }
       const best = ranked.findLast((of) => of[k] >= 0);
       if (best) inner[best[k]] += weights.self(k);
       if (end[k] >= 0) ends[end[k]] += weights.self(k);
     }
     return { inner, ends };
-  }
-  // ranks returns by function 4 if it belongs to the program, 3 if to a library that
-  // programs wait in, 2 if to the kernel, 1 if to its scheduler, 0 if it is no function.
-  ranks() {
-    const { strings, kinds, frames: { name, module, kind } } = this.data;
-    return Uint8Array.from(this.frames, (f) => {
-      const of = kinds[kind[f]];
-      if (!this.isCode(this.ofFrame[f]) || of === 'marker') return 0;
-      if (of === 'kernel' || strings[module[f]].startsWith('[kernel')) return SCHEDULER.test(strings[name[f]]) ? 1 : 2;
-      return WAITS_IN.test(moduleName(strings[module[f]])) || RUNTIME.test(strings[name[f]]) ? 3 : 4;
-    });
   }
   // isNote reports whether f is a note rather than a function.
   isNote(f) { return this.data.kinds[this.data.frames.kind[this.frames[f]]] === 'marker'; }
@@ -108,7 +148,7 @@ class Functions {
   // follow takes the values from another tree of the same frames.
   follow(tree) {
     this.tree = tree;
-    this.last = null;
+    this.last = this.known = null;
   }
 
   // outermost returns the nodes of function f that have no node of f below them,
