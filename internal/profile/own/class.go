@@ -30,6 +30,9 @@ type frameClass struct {
 	may bool
 	// bundled is set for a function of such a library.
 	bundled bool
+	// builtin is set for a function of the language itself that has a frame of its own. It belongs to
+	// the runtime if a script function called it. Otherwise it is a script function.
+	builtin bool
 }
 
 // classes are the classes of the frames of a profile.
@@ -56,6 +59,9 @@ func (c *classes) walk(visit func(id profile.StackID, is class, isScripted bool)
 		is := f.class
 		if is == runtime && at.in&f.of == 0 {
 			is = other // of the runtime of another language, or of none
+		}
+		if f.builtin && at.in&f.of == 0 {
+			is = script
 		}
 		switch {
 		case is == script:
@@ -140,12 +146,14 @@ func (c *classes) classOf(id profile.FrameID, of *file) frameClass {
 		return frameClass{class: scheduler}
 	case f.Kind == profile.KindKernel:
 		return frameClass{class: kernel}
+	case of.script == java && f.Function != 0 && !isMethod(name):
+		return frameClass{class: runtime, of: java}
 	case of.script == javascript && f.Function != 0 && c.sourced&javascript != 0 && !isSourced(c.Functions[f.Function]),
-		of.script == java && f.Function != 0 && !isMethod(name):
-		return frameClass{class: runtime, of: of.script}
+		of.script == ruby && strings.HasPrefix(c.Functions[f.Function].File, rubyCore):
+		return frameClass{class: runtime, of: of.script, builtin: true}
 	case of.script != 0:
 		return frameClass{class: script, of: of.script}
-	case of.isLibrary, goRuntime.MatchString(name):
+	case of.isLibrary, goRuntime.MatchString(name), strings.HasSuffix(name, "@plt"):
 		return frameClass{class: library}
 	case f.Kind == profile.KindJIT || of.isMap:
 		if of := described(name); of != 0 {
@@ -184,3 +192,7 @@ func inRuntime(of languages, name string, named bool) frameClass {
 // isMethod reports whether a name in Java's module is of a method, "pkg.Class.method", rather than
 // of a stub that the JVM generates, "StubRoutines (1)".
 func isMethod(name string) bool { return strings.Contains(name, ".") && !strings.Contains(name, " ") }
+
+// rubyCore begins the names of files with methods that Ruby implements in Ruby. Which methods these are
+// differs between versions, and newer ones leave them out of backtraces.
+const rubyCore = "<internal:"

@@ -51,7 +51,7 @@ var runtimeFiles = []struct {
 }{
 	{python, regexp.MustCompile(`(^|/)(python(\d(\.\d+)?[dmt]*)?(-dbg)?|libpython\d[^/]*\.so[\d.]*)$|/lib-dynload/[^/]+\.so$`)},
 	{javascript, regexp.MustCompile(`(^|/)(node|nodejs|lib(node|uv)\.so[\d.]*)$`)},
-	{java, regexp.MustCompile(`(^|/)lib(jvm|java|nio|net|extnet|zip|jimage|verify|jsvml)\.so$`)},
+	{java, regexp.MustCompile(`(^|/)lib(jvm|java|nio|net|extnet|zip|jimage|verify|jsvml|management(_ext)?)\.so$`)},
 	{ruby, regexp.MustCompile(`(^|/)(ruby[\d.]*|libruby[^/]*\.so[\d.]*)$|/ruby/\d+\.\d+\.\d+/.*\.so$`)},
 }
 
@@ -99,7 +99,7 @@ var perfMapNames = []struct {
 	name *regexp.Regexp
 }{
 	{python, regexp.MustCompile(`^py::`)},
-	{javascript, regexp.MustCompile(`^(JS|LazyCompile|Function|Script|Eval):`)},
+	{javascript, regexp.MustCompile(`^(JS|LazyCompile|InterpretedFunction|Function|Script|Eval):`)},
 	{java, regexp.MustCompile(`^L[\w/$]+;::`)}, // perf-map-agent and perf's agent
 }
 

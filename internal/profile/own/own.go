@@ -27,7 +27,7 @@ func Of(p *profile.Profile) Owners {
 	c.walk(func(id profile.StackID, class class, isScripted bool) {
 		s := p.Stacks[id]
 		inner[id], o.Callers[id] = s.Frame, o.Callers[s.Parent]
-		if class == script {
+		if class == script { // a builtin function that nothing calls, too
 			o.Callers[id] = s.Frame
 		}
 		if isScripted && class < other {
@@ -76,12 +76,15 @@ func Innermost(p *profile.Profile) Owners {
 // without script functions.
 func (o Owners) IsProgram(id profile.FrameID) bool { return o.classes.frames[id].class >= runtime }
 
-// IsScript reports whether a frame is a script function.
-func (o Owners) IsScript(id profile.FrameID) bool { return o.classes.frames[id].class == script }
+// IsScript reports whether a frame that is an owner is a script function.
+func (o Owners) IsScript(id profile.FrameID) bool {
+	f := o.classes.frames[id]
+	return f.class == script || f.builtin
+}
 
 // Code describes whose code a frame is, for programs that find owners themselves, such as pages: the
 // class in the lowest three bits, the languages in the next four, and then whether a library that is
-// linked into a runtime may contain the function, and whether one does.
+// linked into a runtime may contain the function, whether one does, and whether it is a builtin function.
 type Code uint16
 
 // NoCode is the code of rows that are not frames, such as processes.
@@ -97,6 +100,9 @@ func Codes(p *profile.Profile) []Code {
 		}
 		if f.bundled {
 			codes[id] |= 1 << 8
+		}
+		if f.builtin {
+			codes[id] |= 1 << 9
 		}
 	}
 	return codes

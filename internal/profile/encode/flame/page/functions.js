@@ -9,6 +9,7 @@ const SCRIPT = 6;
 const SCRIPTED = 8; // of a node: a script function called it, or is it
 const MAY_BE_BUNDLED = 1 << 7;
 const BUNDLED = 1 << 8;
+const BUILTIN = 1 << 9;
 const classOf = (code) => code & 7;
 const languagesOf = (code) => code >> 3 & 15;
 
@@ -50,7 +51,7 @@ class Functions {
       for (let n = first[k]; n < first[k + 1]; n++) {
         const of = code[frame[n]];
         let is = classOf(of);
-        if (is === RUNTIME && !(within & languagesOf(of))) is = OTHER;
+        if (is === RUNTIME && !(within & languagesOf(of))) is = of & BUILTIN ? SCRIPT : OTHER;
         if (is === SCRIPT) {
           within |= languagesOf(of);
           bundle = -1;
