@@ -67,16 +67,18 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 	if o.Value == "" {
 		warnEvents(p, value, warn)
 	}
-	text, err := o.text(p, value, question)
-	if err != nil {
-		return 1, err
-	}
 	out, err := output.Create(ctx, o.Output, o.Stdout)
 	if err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	if err := output.Until(ctx, out, func(w io.Writer) error { return o.write(w, text) }); err != nil {
+	if err := output.Until(ctx, out, func(w io.Writer) error {
+		text, err := o.text(p, value, question)
+		if err != nil {
+			return err
+		}
+		return o.write(w, text)
+	}); err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	if err := out.Commit(); err != nil {
