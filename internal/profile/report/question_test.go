@@ -39,7 +39,7 @@ func ask(t *testing.T, p *profile.Profile, name, of string) *Answer {
 	if !ok {
 		t.Fatalf("no question %s", name)
 	}
-	a, err := Ask(p, q, Choice{Value: 0, Rows: 1000, Of: of})
+	a, err := Ask(p, q, Choice{Rows: 1000, Of: of})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestAskName(t *testing.T) {
 	}
 	q, _ := FindQuestion("callers")
 	for of, want := range map[string]string{"x": `no function matches "x"`, "B": "similar names: b", "(": "not a regular expression"} {
-		if _, err := Ask(p, q, Choice{Value: 0, Rows: 10, Of: of}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Ask(p, q, Choice{Rows: 10, Of: of}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("callers of %q: got error %v, want one with %q", of, err, want)
 		}
 	}
@@ -148,7 +148,7 @@ func TestAskName(t *testing.T) {
 // Waits are the notes at the ends of stacks with the program's function below them.
 func TestAskWaits(t *testing.T) {
 	q, _ := FindQuestion("waits")
-	if _, err := Ask(stacksOf([]string{"a"}), q, Choice{Value: 0, Rows: 10, Of: ""}); err == nil || !strings.Contains(err.Error(), "off-cpu") {
+	if _, err := Ask(stacksOf([]string{"a"}), q, Choice{Rows: 10}); err == nil || !strings.Contains(err.Error(), "off-cpu") {
 		t.Errorf("got error %v for a profile without waits", err)
 	}
 	b := profile.NewBuilder(counted, offCPU)
@@ -181,7 +181,7 @@ func TestAskWaits(t *testing.T) {
 // Rows are limited, and the number of others is told.
 func TestAskRows(t *testing.T) {
 	q, _ := FindQuestion("functions")
-	a, err := Ask(stacksOf([]string{"a", "a", Choice{Value: "b", Rows: "c"}), Of: q, 0, 1, ""})
+	a, err := Ask(stacksOf([]string{"a", "a", "b", "c"}), q, Choice{Rows: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestAnswerFormats(t *testing.T) {
 	encodetest.Golden(t, "answers.txt", []byte(got.String()))
 	hostile := encodetest.Hostile()
 	for _, q := range Questions {
-		a, err := Ask(hostile, q, Choice{Value: 0, Rows: 10, Of: map[bool]string{true: "(?s})."}[q.OfFunction])
+		a, err := Ask(hostile, q, Choice{Rows: 10, Of: map[bool]string{true: "(?s)."}[q.OfFunction]})
 		if q.value != "" && err != nil {
 			continue
 		}

@@ -33,7 +33,7 @@ const tasks = {
   },
   own_outer() {
     let sum = 0;
-    for (let i = 0; i < 100000; i++) sum += i % 7;
+    for (let i = 0; i < 1000000; i++) sum += i % 7;
     call('own_join');
     return sum;
   },
