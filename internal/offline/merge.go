@@ -29,6 +29,8 @@ type MergeOptions struct {
 	Output, Format string
 	// Symfs is a directory with a copy of the measured system's files, or "".
 	Symfs string
+	// WithoutIDs leaves out IDs of processes, threads and CPUs, see [profile.Merger].
+	WithoutIDs bool
 	// Force adds up profiles for BOLT whose names contain different build IDs, too.
 	Force bool
 	// Resource has attributes of this machine for OTLP.
@@ -155,7 +157,7 @@ const headSize = 64 << 10
 
 // sum adds up the inputs.
 func (o *MergeOptions) sum(ctx context.Context, warn func(error)) (*profile.Profile, error) {
-	var m profile.Merger
+	m := profile.Merger{WithoutIDs: o.WithoutIDs}
 	for _, path := range o.Inputs {
 		p, err := readProfile(ctx, path, o.Symfs, warn)
 		if err != nil {

@@ -19,6 +19,9 @@ import (
 // IDs of processes and CPUs, and addresses of the kernel and of generated code, mean nothing on another
 // host. If profiles state different hosts, the sum has none of them.
 type Merger struct {
+	// WithoutIDs leaves these out of the sum of one host, too: each run has processes of its own.
+	WithoutIDs bool
+
 	made      *Collector
 	names     []string // of the values
 	types     []ValueType
@@ -29,6 +32,7 @@ type Merger struct {
 	programs  map[int]string
 	files     map[mergedFile]MappingID
 	anonymous bool // without what means nothing on another host
+	hosts     bool // several
 }
 
 // mergedFile identifies the file of a mapping. Addresses in placed mappings depend on more than the file.
@@ -67,6 +71,7 @@ func (m *Merger) Add(p *Profile, name string) error {
 	if m.made == nil {
 		m.first, m.meta = name, p.Meta
 		m.names, m.types = p.ValueNames(), slices.Clone(p.ValueTypes)
+		m.anonymous = m.WithoutIDs
 		m.begin()
 	} else {
 		if err := m.check(p, name); err != nil {
@@ -89,7 +94,7 @@ func (m *Merger) Add(p *Profile, name string) error {
 }
 
 // SeveralHosts reports whether the profiles state different hosts.
-func (m *Merger) SeveralHosts() bool { return m.anonymous }
+func (m *Merger) SeveralHosts() bool { return m.hosts }
 
 // begin begins an empty sum.
 func (m *Merger) begin() {
@@ -102,7 +107,7 @@ func (m *Merger) anonymize() error {
 	sum := m.made.Profile(Meta{}, Losses{})
 	m.begin()
 	m.losses = m.losses.Plus(sum.Losses)
-	m.anonymous = true
+	m.anonymous, m.hosts = true, true
 	m.add(sum)
 	return m.made.Err()
 }

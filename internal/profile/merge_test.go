@@ -109,6 +109,19 @@ func TestMergeSameHost(t *testing.T) {
 	}
 }
 
+// Without IDs, the runs of one host have the tables of one run, too.
+func TestMergeWithoutIDs(t *testing.T) {
+	m := Merger{WithoutIDs: true}
+	for i := range 10 {
+		if err := m.Add(hostProfile("web", 0x7f0000000000+uint64(i)<<16, 100+i), "web"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p := m.Profile(); len(p.Samples) != 1 || len(p.Tasks) != 1 || p.Tasks[0].PID != 0 || p.Total(0) != 20 || p.Meta.Host != "web" || m.SeveralHosts() {
+		t.Errorf("got %d samples of %+v on %q", len(p.Samples), p.Tasks, p.Meta.Host)
+	}
+}
+
 // Profiles with other values, units or intervals are refused, with the reason. The order of values does not
 // matter.
 func TestMergeKinds(t *testing.T) {
