@@ -316,3 +316,18 @@ func TestUnknownRecords(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// A trace of instructions is left out, and its size is reported.
+func TestTraceOfInstructions(t *testing.T) {
+	b := newChainBuilder()
+	for _, size := range []uint64{24, 4096} {
+		// AUXTRACE has the size of what follows it, an offset, a reference, an index, a thread, a CPU.
+		auxtrace := recordOf(recordAuxtrace, 0, words(size, uint64(0), uint64(0), uint32(0), uint32(7), uint32(0), uint32(0)))
+		b.records = append(b.records, append(auxtrace, make([]byte, size)...))
+	}
+	b.chain(7, 7, modeUser, contextUser, 0x400040)
+	c := readChains(t, b.file(b.plain()))
+	if got := fmt.Sprint(c.Damage); len(c.Damage) != 1 || !strings.Contains(got, "4120 bytes of a trace of instructions") || len(c.Profile.Samples) != 1 {
+		t.Errorf("got %s and %d samples", got, len(c.Profile.Samples))
+	}
+}

@@ -1,6 +1,7 @@
 package perfdata
 
 import (
+	"bytes"
 	"bufio"
 	"encoding/binary"
 	"errors"
@@ -215,8 +216,8 @@ func (rs *records) raw() (record, error) {
 	rs.pos += int64(size)
 	rs.held = size
 	if extra > 0 {
-		// Skip the body and the bytes after the record.
-		rs.held, rec.body = 0, nil
+		// Skip the record and the bytes after it.
+		rs.held, rec.body = 0, bytes.Clone(rec.body)
 		if _, err := io.CopyN(io.Discard, rs.r, int64(size)+extra); err != nil {
 			return record{}, rs.readError(err)
 		}
