@@ -115,6 +115,30 @@ func (c *Collector) CountEvent(at Sample, event ValueType, period int64) {
 	}
 }
 
+// NameEvents gives each event the name that short returns for it, unless two events would have the
+// same one: these keep their names, as cycles:u and cycles:k do.
+func (c *Collector) NameEvents(short func(name string) string) {
+	of := map[string]int{}
+	for _, e := range c.events {
+		of[short(e.of.Type)]++
+	}
+	for i := range c.events {
+		e := &c.events[i]
+		name := short(e.of.Type)
+		if of[name] > 1 || e.amount == e.counts {
+			continue
+		}
+		own(&name)
+		e.of.Type = name
+		if e.amount >= 0 {
+			c.p.ValueTypes[e.amount].Type = name
+		}
+		if i > 0 {
+			c.p.ValueTypes[e.counts] = e.of.samples()
+		}
+	}
+}
+
 // samples returns the value that counts the samples of one of several events.
 func (v ValueType) samples() ValueType {
 	return ValueType{Type: v.Type + " samples", Unit: samples.Unit}

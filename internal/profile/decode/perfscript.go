@@ -3,8 +3,10 @@ package decode
 import (
 	"bufio"
 	"errors"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -59,6 +61,7 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 	s.dropLoose()
 	s.unread += uint64(len(s.bare))
 	s.flush()
+	s.NameEvents(eventName)
 	if s.unread > 0 && s.samples == 0 && s.lost == 0 {
 		return nil, errNoHeads
 	}
@@ -538,12 +541,12 @@ func (s *scriptReader) complete(cookie string, callers []readFrame) {
 
 // flush adds the samples that wait for their user callers without them.
 func (s *scriptReader) flush() {
-	for cookie, waiting := range s.deferred {
-		for _, w := range waiting {
+	for _, cookie := range slices.Sorted(maps.Keys(s.deferred)) { // the events have the same order each time
+		for _, w := range s.deferred[cookie] {
 			s.sample(w)
 		}
-		delete(s.deferred, cookie)
 	}
+	clear(s.deferred)
 	s.waiting = 0
 }
 
@@ -576,8 +579,8 @@ func (s *scriptReader) sample(from *perfSample) {
 		}
 		s.fractions[event] = rest
 	}
-	value := profile.ValueType{Type: eventName(event), Unit: "count"}
-	if value.Type == "cpu-clock" || value.Type == "task-clock" {
+	value := profile.ValueType{Type: event, Unit: "count"} // see [eventName] for its name in the profile
+	if name := eventName(event); name == "cpu-clock" || name == "task-clock" {
 		value.Unit = "nanoseconds"
 	}
 	s.CountEvent(at, value, n)
@@ -717,11 +720,19 @@ func eventName(event string) string {
 			return clock
 		}
 	}
-	if name, _, ok := strings.Cut(event, ":"); ok && !strings.Contains(name, "/") && len(event)-len(name) <= 5 {
-		return name
+	if m := modified.FindStringSubmatch(event); m != nil && !probe.MatchString(event) {
+		return m[1]
 	}
 	return event
 }
+
+var (
+	// modified matches events with modifiers, all that perf 7.2 has. Those of PMUs, such as
+	// "cpu/event=0x3c/u", keep them.
+	modified = regexp.MustCompile(`^([^:/]+):[ukhGHpPSDIWebRX]+$`)
+	// probe matches probes, whose names look like modifiers if they are short: "probe:up".
+	probe = regexp.MustCompile(`^(k|u|kret|uret)?probes?(_[^:]*)?:|^sdt_[^:]*:`)
+)
 
 // kind returns the kind of code at a frame.
 func (f perfScriptFrame) kind() profile.Kind {

@@ -382,3 +382,35 @@ func TestPerfScriptFractions(t *testing.T) {
 		t.Errorf("got a total of %d, want 2", got)
 	}
 }
+
+// Events are apart in a profile if perf's names of them are unlike, and have no modifiers if the names
+// are unlike without them, too.
+func TestPerfScriptEvents(t *testing.T) {
+	for _, c := range []struct {
+		events []string // one of each sample
+		want   string   // the sum of each value
+	}{
+		{[]string{"cycles:Pu", "cycles:Pu"}, "samples=2 cycles=14"},
+		{[]string{"cpu-clock:u", "cpu-clock:k", "cpu-clock:u"}, "cpu-clock:u samples=2 cpu-clock:u=14 cpu-clock:k samples=1 cpu-clock:k=7"},
+		{[]string{"cycles", "cycles:u", "instructions:u"}, "cycles samples=1 cycles=7 cycles:u samples=1 cycles:u=7 instructions samples=1 instructions=7"},
+		{[]string{"cpu-clock/freq=500/", "page-faults:uH"}, "cpu-clock samples=1 cpu-clock=7 page-faults samples=1 page-faults=7"},
+		{[]string{"probe:foo", "probe:bar", "probe:foo"}, "probe:foo samples=2 probe:foo=14 probe:bar samples=1 probe:bar=7"},
+		{[]string{"probe:up"}, "samples=1 probe:up=7"},
+		{[]string{"probe_app:up", "sdt_app:up"}, "probe_app:up samples=1 probe_app:up=7 sdt_app:up samples=1 sdt_app:up=7"},
+		{[]string{"irq:exit", "irq:entry"}, "irq:exit samples=1 irq:exit=7 irq:entry samples=1 irq:entry=7"},
+		{[]string{"sched:sched_switch:u"}, "samples=1 sched:sched_switch:u=7"},
+	} {
+		var text strings.Builder
+		for i, event := range c.events {
+			fmt.Fprintf(&text, "a %d [000] %d.000000: 7 %s: \n\t401136 f+0x0 (/bin/a)\n\n", 7, i, event)
+		}
+		p := decoded(t, []byte(text.String()), PerfScript)
+		var got []string
+		for i, v := range p.ValueTypes {
+			got = append(got, fmt.Sprintf("%s=%d", v.Type, p.Total(i)))
+		}
+		if got := strings.Join(got, " "); got != c.want {
+			t.Errorf("%v: got %s, want %s", c.events, got, c.want)
+		}
+	}
+}
