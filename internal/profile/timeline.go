@@ -19,6 +19,8 @@ type Timeline struct {
 	Start, End int64
 	// Interval is the sampling interval of a running thread, in nanoseconds.
 	Interval int64
+	// Resolution is the unit of times in nanoseconds if they are rounded, else 0.
+	Resolution int64
 	// Sampled is the value that the samples of a running thread add up to, such as cycles.
 	// If it is the zero value, that is CPU time, their weight.
 	Sampled ValueType

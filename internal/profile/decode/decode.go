@@ -41,7 +41,14 @@ type Decoded struct {
 	// addresses as in [profile.Frame].
 	Relative bool
 	// Times has the times of the samples, nil if they were not requested or are unknown.
-	Times *Times
+	Times Times
+}
+
+// Times are the times of a profile's samples.
+type Times interface {
+	// Timeline returns the profile as a recording. p has its tables, and stack translates the
+	// stacks of the decoded profile to p's.
+	Timeline(p *profile.Profile, stack func(profile.StackID) profile.StackID) *profile.Timeline
 }
 
 // Options says what to read, and what a profile does not say.
@@ -67,8 +74,8 @@ func ReadWith(ctx context.Context, r io.Reader, name string, o Options) (Decoded
 		return Decoded{}, fmt.Errorf("%s: %w", name, err)
 	}
 	d := Decoded{Format: format}
-	if d.Format == Firefox && o.Times {
-		if d, err = readFirefox(ctx, in, true); err == nil {
+	if readTimed := map[Format]func(context.Context, *bufio.Reader, bool) (Decoded, error){Firefox: readFirefox, Page: readPage}[d.Format]; readTimed != nil && o.Times {
+		if d, err = readTimed(ctx, in, true); err == nil {
 			err = d.Profile.Check()
 		}
 	} else {
@@ -124,7 +131,8 @@ func readFormat(ctx context.Context, r *bufio.Reader, format Format, unit string
 		d, err := readFirefox(ctx, r, false)
 		return d.Profile, err
 	case Page:
-		return readPage(ctx, r)
+		d, err := readPage(ctx, r, false)
+		return d.Profile, err
 	case Pprof:
 		return readPprof(ctx, r)
 	case OTLP:

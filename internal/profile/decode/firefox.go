@@ -67,7 +67,7 @@ func readFirefox(ctx context.Context, r *bufio.Reader, withTimes bool) (d Decode
 	if err != nil {
 		return d, err
 	}
-	times := &Times{in: f, tables: []*firefoxStacks{shared}}
+	times := &firefoxTimes{in: f, tables: []*firefoxStacks{shared}}
 	for i := range f.threads {
 		t, s := &f.threads[i], shared
 		if t.own {

@@ -10,28 +10,27 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Times are the times of a profile's samples.
-type Times struct {
+// firefoxTimes are the times of the samples of a Firefox profile.
+type firefoxTimes struct {
 	in     *firefoxProfile
 	stacks []*firefoxStacks // by thread
 	tables []*firefoxStacks // each of stacks once
 }
 
 // complete reports whether all samples have a time, which is not made up.
-func (t *Times) complete() bool {
+func (t *firefoxTimes) complete() bool {
 	return !t.in.aggregated && !slices.ContainsFunc(t.in.threads, func(of firefoxThread) bool { return len(of.time) != len(of.stack) })
 }
 
 // cpuTime is the value of samples on the CPU.
 var cpuTime = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
 
-// Timeline returns the profile as a recording. p has its tables, and stack translates the
-// stacks of the decoded profile to p's. Samples of the threads are samples on the CPU, or
+// Timeline implements [Times]. Samples of the threads are samples on the CPU, or
 // periods off the CPU if they are idle time; the samples of pseudo-threads are markers with
 // a weight.
-func (t *Times) Timeline(p *profile.Profile, stack func(profile.StackID) profile.StackID) *profile.Timeline {
+func (t *firefoxTimes) Timeline(p *profile.Profile, stack func(profile.StackID) profile.StackID) *profile.Timeline {
 	in := t.in
-	e := &firefoxEvents{Times: t, stack: stack, main: t.main(), types: map[profile.ValueType]profile.MarkerTypeID{}}
+	e := &firefoxEvents{firefoxTimes: t, stack: stack, main: t.main(), types: map[profile.ValueType]profile.MarkerTypeID{}}
 	if in.monotonic > 0 && in.monotonic < 1<<60 {
 		e.base = int64(in.monotonic)
 	}
@@ -53,7 +52,7 @@ func (t *Times) Timeline(p *profile.Profile, stack func(profile.StackID) profile
 
 // reasons returns the reasons of waits by their stacks without them. The first one of a stack
 // counts.
-func (t *Times) reasons(stack func(profile.StackID) profile.StackID) map[profile.StackID]string {
+func (t *firefoxTimes) reasons(stack func(profile.StackID) profile.StackID) map[profile.StackID]string {
 	reasons := map[profile.StackID]string{}
 	for _, s := range t.tables {
 		for row := range s.rows {
@@ -71,7 +70,7 @@ func (t *Times) reasons(stack func(profile.StackID) profile.StackID) map[profile
 
 // main returns the value of the samples that tell when threads ran: time, or else the value
 // of the first thread.
-func (t *Times) main() (main profile.ValueType) {
+func (t *firefoxTimes) main() (main profile.ValueType) {
 	for i := range t.in.threads {
 		of := &t.in.threads[i]
 		value, _, _ := of.values()
@@ -87,7 +86,7 @@ const maxInterval = 1e4
 
 // distance returns the median time in nanoseconds between two samples of a value in a thread,
 // a millisecond if there are no two at different times.
-func (t *Times) distance(value profile.ValueType) int64 {
+func (t *firefoxTimes) distance(value profile.ValueType) int64 {
 	const most = 1 << 16
 	var distances []float64
 	for i := range t.in.threads {
@@ -110,7 +109,7 @@ func (t *Times) distance(value profile.ValueType) int64 {
 
 // span returns the start and the end in nanoseconds: the first and last sample, or those of
 // the measurement if the file has them.
-func (t *Times) span() (start, end int64) {
+func (t *firefoxTimes) span() (start, end int64) {
 	start = math.MaxInt64
 	for i := range t.in.threads {
 		if times := t.in.threads[i].time; len(times) > 0 {
@@ -127,7 +126,7 @@ func nanoseconds(ms float64) int64 { return int64(math.Round(ms * 1e6)) }
 
 // firefoxEvents implements [profile.Events].
 type firefoxEvents struct {
-	*Times
+	*firefoxTimes
 	stack    func(profile.StackID) profile.StackID
 	base     int64 // of all times
 	interval int64 // in nanoseconds

@@ -36,25 +36,29 @@ const pageScript = `<script id="data" type="application/octet-stream">`
 // readPage reads a flame graph page of fulgur. Its frames are boxes: they have the start of
 // their function, but neither the exact address nor the line. Of a comparison it reads the
 // new profile.
-func readPage(ctx context.Context, r io.Reader) (*profile.Profile, error) {
+func readPage(ctx context.Context, r *bufio.Reader, withTimes bool) (d Decoded, err error) {
+	d.Format = Page
 	text, err := readAll(ctx, r)
 	if err != nil {
-		return nil, err
+		return d, err
 	}
 	_, data, found := bytes.Cut(text, []byte(pageScript))
 	data, rest, closed := bytes.Cut(data, []byte("</script>"))
 	switch {
 	case !found || !closed:
-		return nil, errNoPage
+		return d, errNoPage
 	case bytes.Contains(rest, []byte(pageScript)):
-		return nil, errors.New("several pages in one file: split it, and read each")
+		return d, errors.New("several pages in one file: split it, and read each")
 	}
 	packed, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(data)))
 	if err != nil {
-		return nil, fmt.Errorf("its data: %w", err)
+		return d, fmt.Errorf("its data: %w", err)
 	}
 	p := pageReader{ctx: ctx, r: bufio.NewReaderSize(&limited{ctx, packed, profile.MaxUnpacked, profile.ErrUnpacked}, sniffed)}
-	return p.profile()
+	if d.Profile, err = p.profile(withTimes); err == nil && p.times != nil {
+		d.Times = p.times
+	}
+	return d, err
 }
 
 // pageReader reads a page's data, whose tables are described at writeData of package
@@ -67,9 +71,11 @@ type pageReader struct {
 	frames []profile.FrameID // by the page's frames; 0 for those that are not code
 	cpus   []int             // likewise; -1 for those that are not a CPU
 	tasks  []profile.TaskID
+	times  *pageTimes // nil without times
 }
 
-func (c *pageReader) profile() (*profile.Profile, error) {
+// profile reads the profile, with the times if these are wanted.
+func (c *pageReader) profile(withTimes bool) (*profile.Profile, error) {
 	if err := c.readHeader(); err != nil {
 		return nil, err
 	}
@@ -89,8 +95,19 @@ func (c *pageReader) profile() (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
+	if withTimes && h.Times.Steps > 0 && len(h.Scales) == len(types) {
+		c.times = &pageTimes{header: &h.Times, types: types}
+	}
 	if err := c.readSamples(ends); err != nil {
 		return nil, err
+	}
+	if c.times != nil {
+		if err := c.readTimes(); err != nil {
+			return nil, fmt.Errorf("its times: %w", err)
+		}
+		if !c.times.understand() {
+			c.times = nil
+		}
 	}
 	m := profile.Meta{}
 	if h.Value >= 0 && h.Value < len(types) {
@@ -389,6 +406,14 @@ func (c *pageReader) readSamples(ends []pageEnd) error {
 	if err != nil {
 		return err
 	}
+	if c.times != nil {
+		c.times.rows = make([]pageRow, h.Samples)
+		values := make([]int64, h.Samples*len(h.Values))
+		for row := range c.times.rows {
+			t := tasks[row]
+			c.times.rows[row] = pageRow{comm: h.Tasks.Comm[t], values: values[row*len(h.Values):][:len(h.Values)]}
+		}
+	}
 	for v := range h.Values {
 		chain, rest := -1, uint32(0)
 		for row := range h.Samples {
@@ -412,6 +437,9 @@ func (c *pageReader) readSamples(ends []pageEnd) error {
 			}
 			end := ends[chain]
 			c.Count(profile.Sample{Stack: end.stack, Task: c.tasks[tasks[row]], CPU: end.cpu}, v, value)
+			if c.times != nil {
+				c.times.rows[row].stack, c.times.rows[row].values[v] = end.stack, value
+			}
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"fulgur/internal/profile/encode/otlp"
 	"fulgur/internal/profile/encode/pprof"
 	"fulgur/internal/profile/runinfo"
+	"fulgur/internal/profile/timeline/timelinetest"
 	"fulgur/internal/testenv"
 )
 
@@ -298,7 +300,25 @@ func TestBombPageHeader(t *testing.T) {
 func FuzzPage(f *testing.F) {
 	f.Add([]byte(pageHead), pageColumns)
 	f.Add([]byte(strings.Replace(pageHead, `"user"`, `"cpu"`, 1)), pageColumns)
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, line := range []*profile.Timeline{timelinetest.Recording(f), busy(f, random)} {
+		header, columns := dataOf(f, page(f, line.Profile, flame.Options{Times: line}))
+		f.Add(header, columns)
+	}
 	f.Fuzz(func(t *testing.T, header, columns []byte) {
 		readAs(t, withData(t, string(header), columns...), Page)
+		d, err := ReadWith(t.Context(), bytes.NewReader(withData(t, string(header), columns...)), "page", Options{Times: true})
+		if err != nil || d.Times == nil || d.Times.(*pageTimes).header.Entries > 1<<10 {
+			return
+		}
+		for _, r := range d.Times.(*pageTimes).rows {
+			if slices.ContainsFunc(r.values, func(v int64) bool { return v > 1<<10 || v < -1<<10 }) {
+				return // so many events take long
+			}
+		}
+		line := d.Times.Timeline(d.Profile, func(s profile.StackID) profile.StackID { return s })
+		if err := flame.WriteHTML(io.Discard, d.Profile, flame.Options{Times: line}); err != nil {
+			t.Fatal(err)
+		}
 	})
 }

@@ -30,6 +30,15 @@ type pageHeader struct {
 	Tasks                  struct{ Comm, PID, TID, Group []int32 }
 	Nodes, Chains, Samples int
 	Scales                 []int64
+	Times                  pageTimesHeader
+}
+
+// pageTimesHeader describes the table of times.
+type pageTimesHeader struct {
+	Step, Scale    int64 // in nanoseconds
+	Steps, Entries int
+	Names          []string // of threads
+	PID, TID       []int32
 }
 
 // read reads the header. Three bytes of text can stand for a row of a table, which takes
@@ -97,6 +106,8 @@ func (h *pageHeader) member(j *jsonReader, key string) (err error) {
 			func(string) error { return j.skip() })
 	case "scales":
 		h.Scales, err = rows(j, 2*profile.MaxValues, j.integer) // a comparison has two columns for each value
+	case "times":
+		return h.Times.read(j)
 	case "value", "nodes", "chains", "samples":
 		var n int64
 		n, err = j.integer()

@@ -170,6 +170,7 @@ func newTimedBuilder(line *profile.Timeline) *timedBuilder {
 	if line.Interval == 0 {
 		step = int64(maxStep)
 	}
+	step = max(step, line.Resolution)
 	b := &timedBuilder{
 		timedProfile: &timedProfile{Profile: &p, line: line, step: step, limit: maxTimes, room: maxTimes / spanShare},
 		rows:         map[timeRow]uint32{},
