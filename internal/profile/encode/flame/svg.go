@@ -35,14 +35,15 @@ const (
 //go:embed picture.js
 var svgScript string
 
-// svgStyle colors boxes by kind like page.css, in notation supported by all SVG readers.
-const svgStyle = `text{font:11px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#262b33}
+// svgStyle colors boxes by kind like page.css, in notation supported by all SVG readers. The
+// window around a picture that a browser shows by itself has the color of its ground.
+const svgStyle = `svg:root{background:#fff}text{font:11px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#262b33}
 .title{font:600 15px system-ui,sans-serif}
 .note{font:12px system-ui,sans-serif;fill:#5f6877}.warn{fill:#a34a00}.i{font-style:italic}
 .ground{fill:#fff}.root{fill:#dcdee2}.cpu{fill:#c4dce8}.group{fill:#bfe0d2}.process{fill:#c4cbd7}.user{fill:#f1c498}.inlined{fill:#ede3a5}
 .kernel{fill:#a3c9ed}.jit{fill:#9fdec2}.unresolved{fill:#d6d4d0}.marker{fill:#dcbee3}
-@media (prefers-color-scheme:dark){text{fill:#f3f4f6}.note{fill:#98a2b1}.warn{fill:#f0a868}
-.ground{fill:#15181d}.root{fill:#33353a}.cpu{fill:#2d434e}.group{fill:#2c4b40}.process{fill:#414854}.user{fill:#8b5d38}.inlined{fill:#83743c}
+@media (prefers-color-scheme:dark){svg:root{background:#15181d}text{fill:#f3f4f6}.note{fill:#98a2b1}.warn{fill:#f0a868}
+.ground{fill:#15181d}.root{fill:#33353a}.cpu{fill:#2d434e}.group{fill:#2c4b40}.process{fill:#414854}.user{fill:#875934}.inlined{fill:#73642c}
 .kernel{fill:#3a6188}.jit{fill:#356d59}.unresolved{fill:#494745}.marker{fill:#6b4a72}}
 `
 
@@ -50,8 +51,8 @@ const svgStyle = `text{font:11px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",
 // color-blind readers can distinguish.
 const svgChangeStyle = `.same{fill:#e4e5e7}.less1{fill:#cbdaea}.less2{fill:#b0cfee}.less3{fill:#94c3f2}.less4{fill:#76b7f6}
 .more1{fill:#eed8c4}.more2{fill:#f3c9a3}.more3{fill:#f6ba81}.more4{fill:#f8aa5c}
-@media (prefers-color-scheme:dark){.same{fill:#3c3f45}.less1{fill:#3b4a5c}.less2{fill:#385474}.less3{fill:#325f8d}.less4{fill:#2a6aa7}
-.more1{fill:#57483a}.more2{fill:#735138}.more3{fill:#905a33}.more4{fill:#ae632b}}
+@media (prefers-color-scheme:dark){.same{fill:#3c3f45}.less1{fill:#404e5e}.less2{fill:#3c5a7b}.less3{fill:#356598}.less4{fill:#2a6fb6}
+.more1{fill:#5d473c}.more2{fill:#774b33}.more3{fill:#914e24}.more4{fill:#ab4f04}}
 `
 
 // svgKind is a class of boxes in the legend.
