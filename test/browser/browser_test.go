@@ -111,6 +111,14 @@ func TestInFirefox(t *testing.T) {
 		{"FilterHints", TestFilterHints},
 		{"FilterSelection", TestFilterSelection},
 		{"Save", TestSave},
+		{"SavePprof", TestSavePprof},
+		{"SaveShown", TestSaveShown},
+		{"SavePNG", TestSavePNG},
+		{"ContextMenu", TestContextMenu},
+		{"ManyProcesses", TestManyProcesses},
+		{"Direction", TestDirection},
+		{"Fold", TestFold},
+		{"MissingSide", TestMissingSide},
 		{"HostileNames", TestHostileNames},
 		{"Policy", TestPolicy},
 		{"Threads", TestThreads},
@@ -273,9 +281,21 @@ func (c *tab) click(x, y float64) {
 }
 
 // clickOn scrolls the first element that selector matches into view, and clicks its
-// center.
+// center. If the element is in a popup, it opens that before, and closes it afterwards.
 func (c *tab) clickOn(selector string) {
 	c.t.Helper()
+	var opener string
+	c.eval(fmt.Sprintf(`((popup) => popup?.hidden ? "[aria-controls=" + popup.id + "]" : "")(document.querySelector(%q).closest(".popup"))`, selector), &opener)
+	if opener != "" {
+		c.clickOn(opener)
+		defer func() {
+			var open bool
+			c.eval(fmt.Sprintf(`document.querySelector(%q).getAttribute("aria-expanded") === "true"`, opener), &open)
+			if open {
+				c.clickOn(opener)
+			}
+		}()
+	}
 	var at [2]float64
 	c.eval(fmt.Sprintf(`((element) => {
 		element.scrollIntoView({ block: "nearest" });

@@ -16,7 +16,7 @@ import (
 
 // rowHeight is the height of a row of boxes, and edge the space between the chart's edge
 // and the outermost row, in CSS pixels.
-const rowHeight, edge = 20, 5
+const rowHeight, edge = 18, 5
 
 // openFlame writes p as a page and opens it from the file system.
 func openFlame(c *tab, p *profile.Profile, o flame.Options) {
@@ -41,7 +41,7 @@ func openFlame(c *tab, p *profile.Profile, o flame.Options) {
 func boxAt(c *tab, share float64, depth int) (x, y float64) {
 	c.t.Helper()
 	var hanging bool
-	c.eval(`document.querySelector("#invert").getAttribute("aria-pressed") === "true"
+	c.eval(`document.querySelector("#invert").checked
 		|| document.body.dataset.view === "sandwich"`, &hanging)
 	return boxIn(c, "#chart", hanging, share, depth)
 }
@@ -73,6 +73,32 @@ func choose(c *tab, selector, value string) {
 	})()`, selector, value), &ok)
 	if !ok {
 		c.t.Fatalf("%s has no choice %q", selector, value)
+	}
+}
+
+// pick chooses a value in a picker.
+func pick(c *tab, selector, value string) {
+	c.t.Helper()
+	c.clickOn(selector + " > button")
+	c.clickOn(fmt.Sprintf("%s [data-value=%q]", selector, value))
+	c.until(fmt.Sprintf(`document.querySelector("%s .popup").hidden`, selector))
+}
+
+// offered returns what a picker offers for a search, each entry with a space for each entry
+// that it is below of.
+func offered(c *tab, selector, search string) (entries []string) {
+	c.t.Helper()
+	c.clickOn(selector + " > button")
+	c.write(search)
+	c.eval(fmt.Sprintf(`[...document.querySelectorAll("%s [role=option]")].map((e) => " ".repeat(e.dataset.level) + e.textContent)`, selector), &entries)
+	c.press("Escape")
+	return entries
+}
+
+func expectOffered(c *tab, selector, search string, want ...string) {
+	c.t.Helper()
+	if got := offered(c, selector, search); !slices.Equal(got, want) {
+		c.t.Errorf("%s offers %q for %q, want %q", selector, got, search, want)
 	}
 }
 
@@ -145,8 +171,9 @@ func TestFlamePage(t *testing.T) {
 		expect(c, "#title", "fulgur profile -F 99 10")
 		expectContains(c, "#summary", "whole system", "100 samples", "10 s")
 		expectContains(c, "#facts", "fulgur profile -F 99 10", "example", "6.12.0 x86_64", "10 s", "cpu-clock, 99 Hz", "Samples100")
-		expectContains(c, "#lost", "3 samples lost", "3 user stacks truncated")
-		expectContains(c, "#remedies", "raise the ring size")
+		expect(c, "#lost", "10 losses")
+		expectContains(c, "#lost[title*='3 samples lost'][title*='3 user stacks truncated']", "10 losses")
+		expectContains(c, "#remedies", "3 samples lost", "raise the ring size", "3 user stacks truncated")
 		expect(c, "#legend", "ProcessUserInlinedKernelInterpreted, JITNo symbolNote")
 		expectContains(c, "#details", "Hottest functions", "peek30.0%")
 	})
@@ -219,7 +246,7 @@ func TestFlamePage(t *testing.T) {
 
 	t.Run("panel", func(t *testing.T) {
 		c.click(boxAt(c, 0.2, 4))
-		c.clickOn("#details .buttons button:last-child")
+		c.clickOn("#details .buttons button:nth-child(2)")
 		expect(c, "#matched", "51.0% matched")
 		c.press("Escape", "Escape")
 		c.clickOn("#details section:last-child li:last-child button")
@@ -253,7 +280,7 @@ func TestFlamePage(t *testing.T) {
 
 	t.Run("icicle", func(t *testing.T) {
 		c.press("i")
-		expectContains(c, "#invert[aria-pressed=true]", "Icicle")
+		c.until(`document.querySelector("#invert").checked`)
 		c.point(boxAt(c, 0.2, 3))
 		expect(c, "#tip h2", "main")
 		c.press("ArrowDown", "ArrowDown")
@@ -332,21 +359,21 @@ func TestFlamePage(t *testing.T) {
 	})
 
 	t.Run("processes", func(t *testing.T) {
-		expectList(c, "#task option", "All processes",
-			"server · 77.0%", "\u2003process 4242 · 73.0%", "\u2003process 4243 · 4.00%",
-			"kworker/u8:1 · 10.0%", "\u2003process 12 · 10.0%", "node · 7.00%", "\u2003process 77 · 7.00%",
-			"vendor · 6.00%", "\u2003process 99 · 6.00%")
-		choose(c, "#task", "p.4243")
+		expectOffered(c, "#task", "", "All processes",
+			"server · 77.0%", " process 4242 · 73.0%", " process 4243 · 4.00%",
+			"kworker/u8:1 · 10.0%", " process 12 · 10.0%", "node · 7.00%", " process 77 · 7.00%",
+			"vendor · 6.00%", " process 99 · 6.00%")
+		pick(c, "#task", "p.4243")
 		c.point(boxAt(c, 0.9, 4))
 		expect(c, "#tip h2", "http::Server::handle(http::Request const&)")
 		expectContains(c, "#tip dl", "4 (100%)")
-		choose(c, "#task", "c.node")
+		pick(c, "#task", "c.node")
 		c.point(boxAt(c, 0.9, 1))
 		expect(c, "#tip h2", "node")
 		c.press("t")
 		expectList(c, "#rows th", "JS:*render /srv/app.js:12:3", "[anon+0x3a0000000f00]", "__libc_start_call_main")
 		c.press("f")
-		choose(c, "#task", "")
+		pick(c, "#task", "")
 	})
 
 	t.Run("values", func(t *testing.T) {
@@ -391,7 +418,7 @@ func TestFlamePage(t *testing.T) {
 	t.Run("address with all choices", func(t *testing.T) {
 		c.press("f")
 		choose(c, "#value", "1")
-		choose(c, "#task", "p.4243")
+		pick(c, "#task", "p.4243")
 		choose(c, "#color", "module")
 		choose(c, "#theme", "dark")
 		c.clickOn("#merge")
@@ -408,9 +435,9 @@ func TestFlamePage(t *testing.T) {
 			t.Errorf("the address %q became %q when loaded", state, again)
 		}
 		var chosen []string
-		c.eval(`["value", "task", "color", "theme", "search"].map((id) => document.getElementById(id).value)
-			.concat(String(document.getElementById("merge").checked))`, &chosen)
-		if want := []string{"1", "p.4243", "module", "dark", "file:main", "true"}; !slices.Equal(chosen, want) {
+		c.eval(`["value", "color", "theme", "search"].map((id) => document.getElementById(id).value)
+			.concat(document.querySelector("#task > button").textContent, String(document.getElementById("merge").checked))`, &chosen)
+		if want := []string{"1", "module", "dark", "file:main", "process 4243 · 4.00%", "true"}; !slices.Equal(chosen, want) {
 			t.Errorf("the page selected %q, want %q", chosen, want)
 		}
 		expectContains(c, "#path", "all›__libc_start_call_main›main 100%")
@@ -500,7 +527,7 @@ func TestAccessibility(t *testing.T) {
 	}
 	for _, want := range []string{
 		"tree Flame graph", "treeitem kworker/u8:1: 10 samples, 10.0%", "button Table",
-		"combobox Process or thread", "combobox Value", "complementary Details",
+		"button Process or thread: All processes", "combobox Value", "complementary Details",
 	} {
 		if !has[want] {
 			t.Errorf("no %s for screen readers", want)
@@ -552,7 +579,11 @@ func TestHostileNames(t *testing.T) {
 	openFlame(c, p, flame.Options{})
 	expect(c, "#title", attack)
 	expectContains(c, "#facts", attack)
-	expectContains(c, "#task", attack, shown)
+	for _, name := range []string{attack, shown} {
+		if list := offered(c, "#task", ""); !slices.ContainsFunc(list, func(text string) bool { return strings.HasPrefix(text, name) }) {
+			t.Errorf("%q is not in %q", name, list)
+		}
+	}
 	expectContains(c, "#value", attack, "A"+shown[1:])
 	c.point(boxAt(c, 0.1, 3))
 	expect(c, "#tip h2", attack)
@@ -661,9 +692,8 @@ func TestThreads(t *testing.T) {
 	c.point(boxAt(c, 0.1, 2))
 	expect(c, "#tip h2", "server-42/43")
 	expectContains(c, "#tip dl", "50.5 ms (50.0%)")
-	expectList(c, "#task option", "All processes", "server · 100%", "\u2003process 42 · 100%",
-		"\u2003\u2003thread 42 · 50.0%", "\u2003\u2003thread 43 · 50.0%")
-	choose(c, "#task", "t.42")
+	expectOffered(c, "#task", "", "All processes", "server · 100%", " process 42 · 100%", "  thread 42 · 50.0%", "  thread 43 · 50.0%")
+	pick(c, "#task", "t.42")
 	c.point(boxAt(c, 0.1, 1))
 	expect(c, "#tip h2", "[CPU 0]")
 	c.clickOn("#merge")
@@ -742,7 +772,7 @@ func TestManySelections(t *testing.T) {
 	expectClean(c)
 }
 
-// The list has only the heaviest of very many processes, and says so.
+// The list has only the heaviest of very many processes, and says so. A search finds all.
 func TestManyProcesses(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	for i := range 150 {
@@ -750,8 +780,22 @@ func TestManyProcesses(t *testing.T) {
 	}
 	c := newTab(t)
 	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
-	expectList(c, "#task option:nth-child(3), #task option:last-child", "\u2003process 150 · 1.32%", "\u2003… 50 more")
-	expectList(c, "#task option:disabled", "\u2003… 50 more")
+	list := offered(c, "#task", "")
+	if want := " process 150 · 1.32%"; len(list) != 103 || list[2] != want || list[102] != " … 50 more" {
+		t.Errorf("the picker offers %d entries: %q, want the 100 heaviest processes", len(list), list)
+	}
+	expectOffered(c, "#task", "process 7", "Worker · 100%", " process 79 · 0.70%", " process 78 · 0.69%", " process 77 · 0.68%", " process 76 · 0.67%",
+		" process 75 · 0.66%", " process 74 · 0.65%", " process 73 · 0.64%", " process 72 · 0.64%", " process 71 · 0.63%", " process 70 · 0.62%", " process 7 · 0.06%")
+	expectOffered(c, "#task", "nobody", "none")
+	if list := offered(c, "#task", "worker"); len(list) != 102 {
+		t.Errorf("a search for the name offers %d entries, want it with its processes", len(list))
+	}
+	c.clickOn("#task > button")
+	c.write("PROCESS 9")
+	c.press("ArrowDown", "Enter") // after the heaviest, 99
+	c.until(`new URLSearchParams(location.hash.slice(1)).get("task") === "p.98"`)
+	expect(c, "#task > button", "process 98 · 0.87%")
+	pick(c, "#task", "")
 	// None of these is a function.
 	expectList(c, "#details li .name")
 	c.press("s")
@@ -844,6 +888,7 @@ func TestLowPage(t *testing.T) {
 	b.Add(profile.Sample{Stack: stack, Task: b.Task(profile.Task{PID: 1, Comm: "deep"}), CPU: -1, Values: []int64{1}})
 	resize(500)
 	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
+	c.goTo("invert=0")
 	c.point(boxAt(c, 0.1, 0))
 	expect(c, "#tip h2", "all")
 	var height int

@@ -89,7 +89,7 @@ func TestLivePage(t *testing.T) {
 	inFrame(`document.activeElement.id`, "search")
 	inFrame(`document.querySelector("#search").value`, "main")
 	inFrame(`document.body.dataset.view`, "table")
-	inFrame(`document.defaultView.location.hash`, "#view=table&q=main")
+	inFrame(`document.defaultView.location.hash`, "#view=table&invert=0&q=main")
 	c.picture("live")
 
 	// A pause keeps the visible window; keys go back and forth.

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -121,7 +122,7 @@ func TestPanelWidth(t *testing.T) {
 	c.point(edge[0], edge[1])
 	c.pointer(press, edge[0], edge[1])
 	c.point(edge[0]-100, edge[1])
-	c.until(`document.querySelector("#details").offsetWidth > 380`)
+	c.until(`document.querySelector("#details").offsetWidth > 360`)
 	c.point(edge[0]-250, edge[1])
 	c.pointer(release, edge[0]-250, edge[1])
 	if wide := width(); wide < before+249 || wide > before+251 {
@@ -150,23 +151,36 @@ func TestPanelWidth(t *testing.T) {
 	expectClean(c)
 }
 
-// The controls fit into one line of a usual window, and the table's columns of short texts
-// do not wrap.
+// The controls fit into one line of a laptop's window, which leaves most of its height to the
+// graph, and the table's columns of short texts do not wrap.
 func TestCompact(t *testing.T) {
 	line := twoThreads(t)
 	line.Profile.Tasks = append(line.Profile.Tasks, profile.Task{TID: 1}) // by thread
 	c := newTab(t)
-	c.resize(1300, 800, 1)
+	c.resize(1280, 720, 1)
 	openFlame(c, line.Profile, flame.Options{Times: line, Listings: "code"})
-	c.until(`!document.querySelector("#task").closest("label").hidden && !document.querySelector("#views [value=code]").hidden`)
+	c.until(`!document.querySelector("#task").hidden && !document.querySelector("#views [value=code]").hidden`)
 	for _, key := range []string{"f", "o"} {
 		c.press(key)
 		var places []int
-		c.eval(`["#views", "#short"].map((id) => document.querySelector(id).getBoundingClientRect()).map(({ top, height }) => Math.round(top + height / 2))`, &places)
+		c.eval(`["#views", "#help-button"].map((id) => document.querySelector(id).getBoundingClientRect()).map(({ top, height }) => Math.round(top + height / 2))`, &places)
 		if places[1] > places[0]+8 {
 			t.Errorf("key %s: the middle of the first control is at %d, of the last at %d, want them in one line", key, places[0], places[1])
 		}
 		c.picture("controls-" + key)
+	}
+	for _, page := range []struct {
+		name string
+		rows int
+	}{{"recording", 29}, {"profile", 34}} {
+		if page.name == "profile" {
+			openFlame(c, encodetest.Typical(), flame.Options{})
+		}
+		var rows int
+		c.eval(fmt.Sprintf(`Math.floor((document.querySelector("#scroller").clientHeight - %d) / %d)`, 2*edge, rowHeight), &rows)
+		if rows < page.rows {
+			t.Errorf("%d rows of a %s are visible, want %d", rows, page.name, page.rows)
+		}
 	}
 	c.resize(700, 800, 1)
 	openFlame(c, encodetest.Typical(), flame.Options{})

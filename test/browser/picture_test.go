@@ -194,7 +194,7 @@ func TestPictureScript(t *testing.T) {
 func TestPrint(t *testing.T) {
 	c, chromium := newChromiumTab(t)
 	// In this window, a part of the graph is not visible.
-	c.resize(1280, 360, 1)
+	c.resize(1280, 220, 1)
 	openFlame(c, encodetest.Typical(), flame.Options{})
 	choose(c, "#theme", "dark")
 	type look struct {
@@ -202,7 +202,7 @@ func TestPrint(t *testing.T) {
 		Buttons      int
 	}
 	now := `({
-		Rows: String(Math.floor(document.querySelector("#chart").height / 20)),
+		Rows: String(Math.floor(document.querySelector("#chart").height / 18)),
 		Scheme: getComputedStyle(document.documentElement).colorScheme,
 		Buttons: [...document.querySelectorAll("button, select, input")].filter((e) => e.checkVisibility()).length,
 	})`

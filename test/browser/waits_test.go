@@ -192,6 +192,7 @@ func TestScrollToHit(t *testing.T) {
 	}
 	c := newTab(t)
 	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
+	c.goTo("invert=0")
 	scrolled := func() (top float64) {
 		c.eval(`document.querySelector("#scroller").scrollTop`, &top)
 		return top

@@ -28,8 +28,8 @@ var pageJS = sync.OnceValue(func() string {
 	var b strings.Builder
 	b.WriteString("'use strict';\n(() => {\n")
 	for _, name := range []string{
-		"dom", "data", "format", "names", "weights", "view", "timeview", "functions", "colors", "chart",
-		"panel", "table", "syntax", "code", "search", "prune", "filter", "times", "state", "run", "export", "main",
+		"dom", "data", "format", "names", "weights", "view", "timeview", "functions", "colors", "widgets", "chart",
+		"panel", "table", "syntax", "code", "search", "prune", "filter", "times", "state", "run", "export", "pprof", "main",
 	} {
 		text, err := pageScripts.ReadFile("page/" + name + ".js")
 		if err != nil {

@@ -10,8 +10,16 @@
   let frame = null;
 
   // hashOf returns the state that the user chose in a window's page, which the page
-  // keeps in its address.
-  const hashOf = (f) => f ? f.contentWindow.location.hash : '';
+  // keeps in its address. The next page keeps the graph's direction, too, which would otherwise
+  // depend on its height.
+  const hashOf = (f) => {
+    if (!f) return '';
+    const state = new URLSearchParams(f.contentWindow.location.hash.slice(1));
+    const { hanging } = f.contentDocument.body.dataset;
+    if (hanging && !state.has('invert')) state.set('invert', hanging);
+    const text = String(state);
+    return text && `#${text}`;
+  };
 
   // show shows a window once it is drawn, which avoids flicker.
   function show(n) {

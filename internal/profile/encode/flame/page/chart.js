@@ -1,13 +1,14 @@
 // ---- A chart draws a view as rows of boxes, each as wide as its value.
 
-const ROW = 20;          // height of a row in CSS pixels
+const ROW = 18;          // height of a row in CSS pixels
 const MIN_WIDTH = 0.5;   // narrower boxes and everything above them become one thin line
 const PAD = 5;           // between a box's edge and its label
+const FONT = 11.5;       // size of labels
 
 class Chart {
   // host is the scrolling element. name is the chart's accessible name. page
   // provides names, colors, matches and weights, and receives hovered(box, x,
-  // y), selected(chart, box) and zoomed(chart).
+  // y), selected(chart, box), zoomed(chart) and opened(chart, box, x, y).
   constructor(host, page) {
     this.host = host;
     this.page = page;
@@ -55,9 +56,8 @@ class Chart {
     this.narrow = 0; // depth of the highest box that is too narrow to draw
     if (this.view && this.zoom.total > 0) this.place();
     this.placeTicks();
-    const needed = Math.max(this.rows.length, this.narrow + 1) * ROW + PAD * 2;
-    this.height = this.isWhole ? needed : host.clientHeight;
-    this.full = Math.max(this.height, needed);
+    this.height = this.isWhole ? this.needed : host.clientHeight;
+    this.full = Math.max(this.height, this.needed);
     space.style.height = `${this.full}px`;
     const ratio = window.devicePixelRatio || 1;
     for (const c of [canvas, marks]) {
@@ -133,6 +133,8 @@ class Chart {
       }
     }
   }
+  // needed is the height of all rows.
+  get needed() { return Math.max(this.rows.length, this.narrow + 1) * ROW + PAD * 2; }
   isShown(box) { return Boolean(box) && this.rows[box.depth]?.[box.place] === box; }
 
   // rowTop returns the distance of a row from the canvas's top edge.
@@ -181,10 +183,23 @@ class Chart {
   paint() {
     cancelAnimationFrame(this.scheduled);
     this.scheduled = 0;
-    const { page: { colors, names, matches, weights } } = this;
     const ctx = this.canvas.getContext('2d');
     ctx.clearRect(0, 0, this.width, this.height);
-    const upright = `11.5px ${colors.mono}`;
+    this.draw(ctx);
+    this.mark();
+  }
+  // drawWhole draws all rows, also those that are not visible.
+  drawWhole(ctx) {
+    const { isWhole, height, full, needed } = this;
+    Object.assign(this, { isWhole: true, height: needed, full: needed });
+    ctx.textBaseline = 'middle';
+    this.draw(ctx);
+    Object.assign(this, { isWhole, height, full });
+  }
+  // draw draws the rows between the top and the height of the canvas.
+  draw(ctx) {
+    const { page: { colors, names, matches, weights } } = this;
+    const upright = `${FONT}px ${colors.mono}`;
     const italic = `italic ${upright}`; // inlined functions
     ctx.font = upright;
     const charWidth = ctx.measureText('m').width;
@@ -223,7 +238,6 @@ class Chart {
     ctx.fillStyle = colors.match;
     for (const { depth, x } of this.ticks) ctx.fillRect(x, this.rowTop(depth), 1, ROW - 1);
     this.paintTicks(ctx);
-    this.mark();
   }
   // paintHeights fills the place of boxes that are too narrow to draw, in a view of time.
   paintHeights(ctx) {
@@ -282,6 +296,7 @@ class Chart {
     this.hover = null;
     this.layout();
     if (!this.isShown(this.selection)) this.selection = null;
+    this.say(this.selection ?? box, Boolean(this.selection));
     this.scrollHome();
     this.repaint();
   }
@@ -297,9 +312,9 @@ class Chart {
     this.selection = null;
     this.mark();
   }
-  // say makes box the focused tree item for screen readers. It creates a new element
-  // each time, because screen readers announce new elements.
-  say(box) {
+  // say makes box the item of the tree for screen readers, the focused one if isActive is set.
+  // It creates a new element each time, because screen readers announce new elements.
+  say(box, isActive = true) {
     const row = box.parent ? this.view.children(box.parent).filter((b) => this.isShown(b)) : [box];
     const item = element('span', this.page.spoken(box));
     item.id = `${this.host.id}-${box.depth}-${box.place}`;
@@ -309,7 +324,8 @@ class Chart {
     item.setAttribute('aria-setsize', String(row.length));
     if (this.rows[box.depth + 1]?.some((b) => b.parent === box)) item.setAttribute('aria-expanded', 'true');
     this.canvas.replaceChildren(item);
-    this.canvas.setAttribute('aria-activedescendant', item.id);
+    if (isActive) this.canvas.setAttribute('aria-activedescendant', item.id);
+    else this.canvas.removeAttribute('aria-activedescendant');
   }
 
   // press handles a key and reports whether it did.
@@ -358,6 +374,17 @@ class Chart {
       if (!box) return;
       this.page.zoomed(this, box);
       this.select(box);
+    });
+    // The keyboard's menu key has no place: its menu opens at the selection.
+    this.canvas.addEventListener('contextmenu', (event) => {
+      const isKey = event.button !== 2;
+      const box = isKey ? this.selection : this.boxAt(...position(event));
+      if (!box) return;
+      event.preventDefault();
+      this.select(box);
+      const { left, top } = this.canvas.getBoundingClientRect();
+      const [x, y] = isKey ? [left + box.x, top + this.rowTop(box.depth) + ROW] : [event.clientX, event.clientY];
+      this.page.opened(this, box, x, y);
     });
     this.host.addEventListener('scroll', () => {
       this.hover = null;

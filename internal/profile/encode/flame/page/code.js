@@ -41,6 +41,9 @@ class Listing {
 
   fill(sources, assembly, notice) {
     this.rows = new Map(); // by file and line: of the source, and of its instructions
+    const lacks = [sources, assembly].map((side) => !notice && side.length === 0);
+    byId('code').classList.toggle('one', lacks[0] !== lacks[1]);
+    [this.sources, this.assembly].forEach((side, i) => side.classList.toggle('lacks', lacks[i]));
     this.sources.replaceChildren(...this.sections(sources, notice || 'No source: the debug information lacks lines.', (s) => this.source(s)));
     this.assembly.replaceChildren(...this.sections(assembly, notice || 'No instructions: the profile lacks addresses.', (a) => this.code(a)));
     for (const side of [this.sources, this.assembly]) {

@@ -62,6 +62,7 @@ class Colors {
       match: resolve('match'), label: resolve('label'), text: resolve('text'), accent: resolve('accent'),
       rest: resolve('faint'),
       mono: getComputedStyle(document.documentElement).getPropertyValue('--mono'),
+      sans: getComputedStyle(document.documentElement).getPropertyValue('--sans'),
       ground: resolve('ground'), heat: resolve('more'),
     });
     probe.remove();

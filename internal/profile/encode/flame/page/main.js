@@ -15,9 +15,14 @@ class Page {
     this.shown = data; // and in the range of time
     this.everything = 0; // the whole value before the filters
     this.range = null; // of time, in steps
+    this.directions = new Map(); // by view: whether it hangs from its root, unless the user chooses
     this.heat = data.times ? new HeatMap(this, data.times) : null;
     this.colors = new Colors(data);
     this.tip = new Tip();
+    this.menu = new Menu();
+    this.pickers = Object.fromEntries(['task', 'thread'].map((key) =>
+      [key, new Picker(byId(key), (value) => this.state.set({ [key]: value }, true))]));
+    this.popups = [['options', 'options-button'], ['saving', 'save-button'], ['about', 'lost']].map((ids) => new Popup(...ids.map(byId)));
     this.panel = new Panel(this);
     this.search = new Search(this);
     this.chart = new Chart(byId('scroller'), this);
@@ -26,14 +31,15 @@ class Page {
     this.table = new Table(data, this.functions, this);
     this.listing = new Listing(this);
     this.state = new State({
-      view: 'flame', thread: '', invert: data.inverted ? '1' : '0', value: String(data.value), task: '', time: '', filter: '', merge: '0',
-      short: data.shortNames ? '1' : '0', panel: '',
+      view: 'flame', thread: '', invert: data.inverted ? '1' : '', value: String(data.value), task: '', time: '', filter: '', merge: '0',
+      short: data.shortNames ? '1' : '0', panel: '', heat: '',
       color: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: data.compared ? 'change' : 'self',
     }, (before) => this.update(before));
     this.listen();
     for (const part of [byId('views').querySelector('[value=code]'), byId('code-key')]) part.hidden = !data.listings;
     for (const part of [byId('views').querySelector('[value=time]'), byId('time'), byId('time-key'), byId('chart-key')]) part.hidden = !data.times;
     showRun(data);
+    this.pickers.task.show(data.tasks.pid.length < 2 ? [] : taskChoices(data, data.value), '');
     this.update(null);
   }
 
@@ -67,6 +73,7 @@ class Page {
     if (differs('value', 'task', 'time', 'filter')) this.weigh();
     if (differs('theme')) this.setScheme(this.theme);
     if (differs('panel')) this.panel.widen(Number(now.panel));
+    if (differs('heat')) this.foldHeat(now.heat === '0');
     if (differs('theme', 'color')) this.readColors();
     if (differs('q')) {
       this.search.parse(now.q);
@@ -74,6 +81,7 @@ class Page {
       this.heating = setTimeout(() => this.showHeat(), TYPING);
     }
     const selected = differs('view', 'fn', 'merge') || this.view === 'time' ? null : this.chart.selection;
+    if (differs('merge')) this.directions.clear();
     if (differs('view', 'fn', 'merge', 'invert', 'value', 'task', 'thread', 'time', 'filter')) this.showView();
     else if (differs('zoom', 'up', 'short')) this.showZoom();
     else if (differs('theme', 'color')) this.eachChart((chart) => chart.repaint());
@@ -86,10 +94,16 @@ class Page {
     if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task', 'time', 'filter', 'short')) this.showTable();
     this.showControls();
   }
-  eachChart(act) {
-    if (!this.hasChart) return;
-    act(this.chart);
-    if (this.view === 'sandwich') act(this.callers);
+  // charts returns the charts that are shown, from top to bottom.
+  charts() {
+    if (!this.hasChart) return [];
+    return this.view === 'sandwich' ? [this.callers, this.chart] : [this.chart];
+  }
+  eachChart(act) { this.charts().forEach(act); }
+  // toChart turns to a view with a chart, and returns the page.
+  toChart() {
+    if (!this.hasChart) this.turnTo('flame');
+    return this;
   }
 
   weigh() {
@@ -110,6 +124,10 @@ class Page {
     const data = this.matches ? this.filter.select(this.filtered, this.matches, 1) : this.filtered;
     this.heat.show(heat(data, this.valueIndex, taskFilter(this.data, this.now.task)), Boolean(this.matches));
     this.heat.select(this.range);
+  }
+  foldHeat(isFolded) {
+    document.body.dataset.heat = isFolded ? '0' : '';
+    this.heat?.fold(isFolded);
   }
   showNotice(text) {
     byId('notice').hidden = text === '';
@@ -213,6 +231,7 @@ class Page {
   // print switches the page to paper mode, light and with all rows, or back.
   print(isOnPaper) {
     this.setScheme(isOnPaper ? 'light' : this.theme);
+    byId('about').hidden = !isOnPaper;
     this.readColors();
     this.eachChart((chart) => {
       chart.isWhole = isOnPaper;
@@ -264,7 +283,6 @@ class Page {
     document.body.dataset.view = view;
     if (view === 'code') this.listing.show(this.functionChosen());
     if (!this.hasChart) return;
-    const hanging = this.now.invert === '1';
     if (view === 'sandwich') {
       const f = this.functionChosen();
       const name = this.names.shown(this.functions.frames[f]);
@@ -278,28 +296,39 @@ class Page {
           : `No ${this.noun} of this function pass the filters.`);
       }
     } else if (view === 'time') {
-      this.showThread(hanging);
+      this.showThread();
     } else {
-      this.chart.show(this.viewOf(view), hanging);
+      this.chart.show(this.viewOf(view), false);
       this.chart.name = view === 'flame' ? 'Flame graph' : 'Flame graph by callers';
+    }
+    if (view !== 'sandwich') {
+      this.chart.hanging = this.hangs();
+      document.body.dataset.hanging = this.chart.hanging ? '1' : '0';
     }
     this.showZoom();
   }
+  // hangs reports whether the view that the chart shows hangs from its root: as the user wishes,
+  // or else if it is higher than the window, since one scrolls down to the ends of its stacks.
+  // Each view keeps its direction.
+  hangs() {
+    const { chart, now, view } = this;
+    if (!this.directions.has(view) && chart.view.root.total > 0) {
+      chart.layout();
+      this.directions.set(view, chart.full > chart.host.clientHeight);
+    }
+    return now.invert === '' ? this.directions.get(view) ?? false : now.invert === '1';
+  }
   // showThread shows what the chosen thread, or else the busiest, did in time.
-  showThread(hanging) {
+  showThread() {
     const { threads } = this.data.times;
     const id = (t) => `${threads.pid[t]}/${threads.tid[t]}`;
     const range = this.range ?? [0, this.data.times.steps];
     const all = busiest(this.data, taskFilter(this.data, this.now.task), range);
     const wanted = threads.tid.findIndex((_, t) => id(t) === this.now.thread);
     const chosen = wanted >= 0 ? wanted : all[0] ?? 0;
-    const listed = all.slice(0, MAX_CHOICES);
-    if (!listed.includes(chosen)) listed.push(chosen);
-    choices(byId('thread'), [
-      ...listed.map((t) => [id(t), `${threads.name[t]} ${id(t)}`]),
-      ...(all.length > listed.length ? [[null, `… ${digits.format(all.length - listed.length)} more`]] : []),
-    ], id(chosen));
-    this.chart.show(this.viewOf('time', chosen), hanging);
+    if (!all.includes(chosen)) all.push(chosen);
+    this.pickers.thread.show(all.map((t) => ({ value: id(t), text: `${threads.name[t]} ${id(t)}`, level: 0 })), id(chosen));
+    this.chart.show(this.viewOf('time', chosen), false);
     if (this.chart.view.spans.length === 0) this.showNotice(`No ${this.noun} of this thread, in this time and with these filters.`);
     this.chart.name = `Flame chart of thread ${threads.name[chosen]} ${id(chosen)}`;
   }
@@ -309,8 +338,16 @@ class Page {
       const way = this.view === 'time' ? '' : chart === this.chart ? this.now.zoom : this.now.up;
       chart.zoomTo(wayFrom(chart.view, way, this.names));
     });
+    if (this.view === 'sandwich') this.divide();
+    else this.chart.host.style.flexGrow = '';
     this.showPath();
     this.showPanel(this.chart, this.chart.zoom);
+  }
+  // divide gives the callers and the callees of a function the heights that they need, as far as
+  // there is room.
+  divide() {
+    const room = byId('graph').clientHeight;
+    for (const chart of this.charts()) chart.host.style.flexGrow = String(Math.min(chart.needed, room));
   }
   showPanel(chart, box) {
     if (box.parent || this.view === 'sandwich') this.panel.show(chart, box);
@@ -346,7 +383,7 @@ class Page {
   showControls() {
     const { now, view } = this;
     for (const tab of byId('views').children) tab.setAttribute('aria-pressed', String(tab.value === view));
-    byId('invert').setAttribute('aria-pressed', String(now.invert === '1'));
+    byId('invert').checked = this.hasChart && view !== 'sandwich' && this.chart.hanging;
     byId('invert').disabled = view === 'sandwich' || !this.hasChart;
     byId('merge').checked = now.merge === '1';
     byId('short').checked = now.short === '1';
@@ -354,9 +391,9 @@ class Page {
       [`focus:${now.q}`, 'Only stacks with a match'], [`ignore:${now.q}`, 'No stacks with a match'], [`hide:${now.q}`, 'Hide matches'],
     ] : [[null, 'Search first to filter by matches']];
     choices(byId('filter'), [['', 'Filter…'], ...search, ['recursion', 'Collapse recursion']], '');
-    byId('reset').disabled = !this.hasChart || !now.zoom && !now.up;
+    byId('reset').hidden = !this.hasChart || !now.zoom && !now.up;
     byId('value').value = String(this.valueIndex);
-    byId('task').value = now.task;
+    this.pickers.task.choose(now.task);
     byId('color').value = this.color;
     byId('theme').value = this.theme;
     if (byId('search').value !== now.q) byId('search').value = now.q;
@@ -405,6 +442,49 @@ class Page {
       .reduce((best, b) => ofFrame[b.frame] === ofFrame[box.frame] && isWider(best, b) ? b : best, null));
   }
   selected(chart, box) { this.showPanel(chart, box); }
+  // opened shows what one can do with a box, at a place of the window.
+  opened(chart, box, x, y) {
+    this.tip.hide();
+    const { parent } = box;
+    this.menu.show(shortened(this.names.shown(box.frame)), [
+      ...(parent || this.view === 'sandwich' ? [[this.view === 'time' ? 'Select its time' : 'Zoom', () => this.zoomed(chart, box), 'Enter'], null] : []),
+      ['Copy name', () => this.copied(this.names.of(box.frame), 'name'), 'y'],
+      ['Copy stack', () => this.copied(stackText(this.data, this.names, chart.view, box), 'stack'), 'Y'],
+      null,
+      ...this.entriesFor(box.frame),
+      ...this.filterEntries(this.filtersFor(chart, box)),
+    ], x, y);
+  }
+  // openedRow shows what one can do with a function of the table.
+  openedRow(f, x, y) {
+    const frame = this.functions.frames[f];
+    this.menu.show(shortened(this.names.shown(frame)), [
+      ['Copy name', () => this.copied(this.names.of(frame), 'name')], null,
+      ...this.entriesFor(frame), ...this.filterEntries(this.filtersFor(null, { frame, parent: null })),
+    ], x, y);
+  }
+  entriesFor(frame) {
+    const f = this.functions.ofFrame[frame];
+    return [
+      ['Sandwich', () => this.chosen(f), 's'],
+      ...(this.data.listings ? [['Source', () => this.chosen(f, 'code'), 'c']] : []),
+      ['Search', () => this.state.set({ q: `^${literal(this.names.of(frame))}$` })],
+    ];
+  }
+  filterEntries(offers) {
+    return offers.length ? [null, ...offers.map(([line, text, key]) => [text, () => this.addFilter(line), key])] : [];
+  }
+  // pressCopy copies the name or the stack of the selected box, or of the zoomed one.
+  pressCopy(isStack) {
+    const chart = this.activeChart;
+    const box = this.hasChart ? chart.selection ?? chart.zoom : null;
+    if (!box?.parent && this.view !== 'sandwich') this.hint('Select a function first.');
+    else if (isStack) this.copied(stackText(this.data, this.names, chart.view, box), 'stack');
+    else this.copied(this.names.of(box.frame), 'name');
+  }
+  async copied(text, what) {
+    this.hint(await copy(text) ? `Copied the ${what}.` : `The browser did not copy the ${what}.`);
+  }
   // step selects the next matching box. It zooms as far as necessary to see it.
   step(by) {
     const { chart } = this;
@@ -441,7 +521,9 @@ class Page {
   }
   abbreviate() { this.state.set({ short: this.now.short === '1' ? '0' : '1' }); }
   turnOver() {
-    if (!byId('invert').disabled) this.state.set({ invert: this.now.invert === '1' ? '0' : '1' });
+    if (byId('invert').disabled) return;
+    const hangs = !this.chart.hanging;
+    this.state.set({ invert: this.directions.get(this.view) === hangs && this.state.defaults.invert === '' ? '' : hangs ? '1' : '0' });
   }
   get activeChart() {
     return this.view === 'sandwich' && document.activeElement === this.callers.canvas ? this.callers : this.chart;
@@ -458,8 +540,8 @@ class Page {
       event.stopPropagation();
     });
     for (const tab of byId('views').children) tab.addEventListener('click', () => this.turnTo(tab.value));
-    for (const key of ['value', 'task', 'thread', 'color', 'theme']) {
-      byId(key).addEventListener('change', () => this.state.set({ [key]: byId(key).value }, key === 'task' || key === 'thread'));
+    for (const key of ['value', 'color', 'theme']) {
+      byId(key).addEventListener('change', () => this.state.set({ [key]: byId(key).value }));
     }
     byId('merge').addEventListener('change', () => this.state.set({ merge: byId('merge').checked ? '1' : '0', zoom: '', up: '' }));
     byId('unfilter').addEventListener('click', () => this.state.set({ filter: '', time: '' }, true));
@@ -468,17 +550,22 @@ class Page {
       byId('filter').value = '';
     });
     byId('short').addEventListener('change', () => this.abbreviate());
-    byId('invert').addEventListener('click', () => this.turnOver());
+    byId('invert').addEventListener('change', () => this.turnOver());
     byId('reset').addEventListener('click', () => this.state.set({ zoom: '', up: '' }, true));
     byId('next').addEventListener('click', () => this.step(1));
     byId('previous').addEventListener('click', () => this.step(-1));
     byId('help-button').addEventListener('click', () => byId('help').showModal());
-    byId('save-svg').addEventListener('click', () => {
-      if (!this.hasChart) this.turnTo('flame');
-      save('flame.svg', 'image/svg+xml', [picture(this.chart, this.data.title)]);
-    });
-    byId('save-folded').addEventListener('click', () => save('flame.folded', 'text/plain', folded(this.shown, this.weights, this.names, this.valueType)));
+    for (const name of Object.keys(SAVES)) {
+      byId(`save-${name}`).addEventListener('click', () => {
+        Popup.current?.close();
+        SAVES[name](this).catch((err) => this.hint(`Not saved: ${err.message}`));
+      });
+    }
     document.addEventListener('keydown', (event) => {
+      if (event.key === 'Escape' && Popup.current) {
+        Popup.current.close();
+        return;
+      }
       if (event.ctrlKey || event.metaKey || event.altKey || byId('help').open) return;
       if (this.press(event.key, event.target)) event.preventDefault();
     });
@@ -504,6 +591,7 @@ class Page {
       case 'F': case 'I': case 'H': case 'L': case 'K': case 'R': this.pressFilter(key); return true;
       case 'U': this.setFilters(this.filters.slice(0, -1).map((f) => f.line)); return true;
       case 'a': this.abbreviate(); return true;
+      case 'y': case 'Y': this.pressCopy(key === 'Y'); return true;
       case 'n': this.step(1); return true;
       case 'N': this.step(-1); return true;
     }

@@ -58,6 +58,19 @@ function shares(heading, entries, whole, valueType) {
   return section;
 }
 
+// stackText returns the stack of a box, one function a line with its module, the innermost
+// first.
+function stackText(data, names, view, box) {
+  const { frames, strings, kinds } = data;
+  const path = [];
+  for (let b = box; b; b = b.parent) path.push(b.frame);
+  if (view instanceof CallerView) path.reverse();
+  return path.filter((f) => kinds[frames.kind[f]] !== 'root').map((f) => {
+    const module = strings[frames.module[f]];
+    return module ? `${names.of(f)} (${moduleName(module)})` : names.of(f);
+  }).join('\n');
+}
+
 // literal returns an expression that matches only text.
 function literal(text) { return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'); }
 
@@ -101,8 +114,9 @@ class Panel {
 
   showHottest() {
     const { page, page: { functions, weights, data } } = this;
+    const title = element('h2', 'Details', 'unseen');
     if (data.compared) {
-      this.panel.replaceChildren(...this.changes());
+      this.panel.replaceChildren(title, ...this.changes());
       return;
     }
     let hasNotes = false;
@@ -116,7 +130,7 @@ class Panel {
     self.forEach((v, f) => { if (functions.isNote(f)) notes += v; });
     const ends = self.reduce((count, v) => count + (v > 0), 0);
     if (notes * 2 <= weights.whole && ends !== 1) {
-      this.panel.replaceChildren(...top('Hottest functions', self, 20, (f) => functions.isCode(f)));
+      this.panel.replaceChildren(title, ...top('Hottest functions', self, 20, (f) => functions.isCode(f)));
       return;
     }
     // The stacks end in notes: waits or requests; or all in one function: an event's.
@@ -124,7 +138,7 @@ class Panel {
     const { values } = page.totalSums;
     const waits = functions.waitSums(weights);
     const isFile = (f) => functions.isNote(f) && page.names.of(functions.frames[f]).startsWith('[/');
-    this.panel.replaceChildren(
+    this.panel.replaceChildren(title,
       ...top('Hottest functions of programs', waits.inner, 12, isFunction),
       ...top('Files', values, 8, isFile),
       ...top('Reasons', waits.ends, 8, (f) => functions.isNote(f) && !isFile(f)));
@@ -193,7 +207,9 @@ class Panel {
     tools.append(
       button('Sandwich', () => page.chosen(f)),
       ...(page.data.listings ? [button('Source', () => page.chosen(f, 'code'))] : []),
-      button('Search', () => page.state.set({ q: `^${literal(name)}$` })));
+      button('Search', () => page.state.set({ q: `^${literal(name)}$` })),
+      button('Copy name', () => page.copied(name, 'name')),
+      ...(box.parent ? [button('Copy stack', () => page.copied(stackText(page.data, names, chart.view, box), 'stack'))] : []));
     const filters = element('div', undefined, 'buttons small');
     filters.append(...page.filtersFor(chart, box).map(([line, text, key]) => {
       const b = button(text, () => page.addFilter(line));

@@ -13,11 +13,13 @@ function showSummary({ meta: m, samples, values, base }, value) {
     const text = spokenAmount(sum(samples.values[column]), type);
     return `${text}${type.unit === 'count' ? '' : ` of ${nameInText(type)}`}${seconds ? ` in ${duration(seconds)}` : ''}`;
   };
-  byId('summary').textContent = [
+  const text = [
     m.scope, values.length ? total(value, m.seconds) : '',
     base && values.length ? `before: ${total(values.length + value, base.seconds)}` : '',
     m.start ? new Date(m.start).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' }) : '',
   ].filter(Boolean).join(' · ');
+  byId('summary').textContent = text;
+  byId('summary').title = shortened(text);
 }
 
 function showRun(data) {
@@ -34,12 +36,13 @@ function showRun(data) {
     [capital(data.noun ?? 'samples'), counted < 0 ? '' : digits.format(sum(samples.values[counted]))],
   ].filter(([, text]) => text));
   // Conversions need not report losses.
-  byId('lost').textContent = data.lost.join(', ') || (m.converted ? '' : 'nothing lost');
-  byId('losses').classList.toggle('warn', losses.length > 0);
+  const lost = data.lost.length;
+  byId('lost').textContent = lost ? `${lost} ${lost === 1 ? 'loss' : 'losses'}` : m.converted ? 'About' : 'Nothing lost';
+  byId('lost').classList.toggle('warn', lost > 0);
+  byId('losses').hidden = lost === 0 && losses.length === 0;
+  byId('lost').title = data.lost.map((text) => shortened(text)).join(', ') || 'What was measured';
   definitions(byId('remedies'), losses.map((l) => [l.what, [l.effect, l.remedy].filter(Boolean).join('; ')]));
   choices(byId('value'), values.map((type, i) => [String(i), valueName(type)]), String(data.value));
-  choices(byId('task'), taskChoices(data, data.value), '');
-  byId('task').closest('label').hidden = data.tasks.pid.length < 2;
   choices(byId('color'), [...(data.compared ? [['change', 'Change']] : []),
     ['kind', 'Kind'], ['module', 'Module'], ['name', 'Name']], 'kind');
 }

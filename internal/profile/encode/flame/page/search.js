@@ -97,7 +97,7 @@ class Search {
     byId('matched').className = this.isWrong ? 'bad' : '';
     byId('matched').textContent = this.isWrong ? 'invalid regular expression'
       : matches ? `${percent(total, weights.whole)} matched` : '';
-    byId('next').disabled = byId('previous').disabled = !places || total <= 0;
+    byId('next').hidden = byId('previous').hidden = !places || total <= 0;
     clearTimeout(this.timer);
     if (places && !this.found) this.timer = setTimeout(() => this.pause(), TYPING);
     if (!this.found) byId('hits').textContent = '';

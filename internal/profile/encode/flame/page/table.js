@@ -4,7 +4,7 @@
 const PAGE_ROWS = 200;
 
 class Table {
-  // The page receives sorted(column) and chosen(function).
+  // The page receives sorted(column), chosen(function) and openedRow(function, x, y).
   constructor(data, functions, page) {
     this.data = data;
     this.functions = functions;
@@ -70,6 +70,11 @@ class Table {
       const name = element('th');
       name.scope = 'row';
       name.append(button(texts.name(f), () => this.page.chosen(f), 'name'));
+      row.addEventListener('contextmenu', (event) => {
+        event.preventDefault();
+        const { left, bottom } = name.getBoundingClientRect();
+        this.page.openedRow(f, ...(event.button === 2 ? [event.clientX, event.clientY] : [left, bottom]));
+      });
       row.append(number(self[f]), number(total.values[f]));
       if (data.compared) row.append(number(total.base[f], weights.baseWhole), element('td', pointsChange(this.change(f), 0), 'number'));
       const module = element('td', moduleName(texts.module(f)), 'path');

@@ -48,19 +48,28 @@ function heat({ times: { starts, at, weight, whole, steps }, samples }, column, 
   return sums;
 }
 
-const HEAT_ROWS = 50;
-const HEAT_HEIGHT = 100;    // CSS pixels
-const MAX_HEAT_COLUMN = 40; // width of a column
+const HEAT_ROWS = 16;      // at most
+const HEAT_COLUMNS = 120;  // at most
+const HEAT_HEIGHT = 48;    // CSS pixels
+const FOLDED_HEIGHT = 12;  // of the map folded away, a single row
+const AXIS_HEIGHT = 14;    // of the times below the map
+const TICK = 80;           // CSS pixels between two times, at least
 
-// A HeatMap shows time in columns of a second, or more if the run is long, from left to
-// right, and in each from top to bottom. A column is selected by a click, any part by
-// dragging, or by keys.
+// rounded returns the smallest of 1, 2, 5, 10, 20… times unit that is at least size.
+function rounded(size, unit = 1) {
+  for (let by = unit; ; by *= 10) for (const n of [1, 2, 5]) if (n * by >= size) return n * by;
+}
+
+// A HeatMap shows time in columns of a round time, from left to right, and in each from top
+// to bottom. A column is selected by a click, any part by dragging, or by keys. Folded away,
+// it has one row.
 class HeatMap {
   // page provides colors, valueType and tip, and receives ranged(from, end): steps, or
   // null for the whole run.
   constructor(page, times) {
     Object.assign(this, { page, times });
     this.canvas = byId('heat');
+    this.isFolded = false;
     this.sums = new Float64Array(0);
     this.range = null; // [from, end], in steps
     this.cursor = 0;   // step at the keyboard focus
@@ -80,19 +89,25 @@ class HeatMap {
     this.range = range;
     this.paint();
   }
+  fold(isFolded) {
+    this.isFolded = isFolded;
+    byId('fold').setAttribute('aria-expanded', String(!isFolded));
+    this.paint();
+  }
 
   layout() {
-    const { times: { step, steps } } = this;
-    // The map fills at most the width of the page.
-    this.width = Math.max(100, this.canvas.parentElement.clientWidth - 2 * parseFloat(getComputedStyle(this.canvas.parentElement).paddingLeft));
-    const seconds = Math.max(1, Math.ceil(step * steps / 1000));
-    this.seconds = Math.ceil(seconds * 2 / this.width); // of a column, which has at least two pixels
-    this.columns = Math.ceil(seconds / this.seconds);
-    this.perColumn = Math.max(1, Math.round(1000 * this.seconds / step));
-    this.perRow = Math.max(1, Math.ceil(this.perColumn / HEAT_ROWS));
+    const { times: { step, steps }, canvas } = this;
+    this.width = Math.max(100, canvas.clientWidth);
+    const whole = step * steps; // in ms
+    const columns = Math.max(1, Math.min(HEAT_COLUMNS, Math.floor(this.width / 6)));
+    this.perColumn = Math.max(1, Math.round(rounded(whole / columns) / step));
+    this.columns = Math.ceil(steps / this.perColumn);
+    this.perRow = this.isFolded ? this.perColumn : Math.max(1, Math.ceil(this.perColumn / HEAT_ROWS));
     this.rows = Math.ceil(this.perColumn / this.perRow);
-    this.columnWidth = Math.min(MAX_HEAT_COLUMN, Math.floor(this.width / this.columns));
-    this.rowHeight = HEAT_HEIGHT / this.rows;
+    this.columnWidth = this.width / (steps / this.perColumn); // the last column may be narrower
+    this.mapHeight = this.isFolded ? FOLDED_HEIGHT : HEAT_HEIGHT;
+    this.rowHeight = this.mapHeight / this.rows;
+    this.height = this.mapHeight + (this.isFolded ? 0 : AXIS_HEIGHT);
   }
   // cells returns the sums of all rows of the first column, then of the next one.
   cells() {
@@ -103,38 +118,61 @@ class HeatMap {
   }
   paint() {
     this.layout();
-    const { canvas, columnWidth, rowHeight, columns, perColumn, perRow, rows, range, page: { colors, valueType } } = this;
+    const { canvas, width, height, mapHeight, columnWidth, rowHeight, columns, perColumn, perRow, rows, range, page: { colors, valueType }, times: { step, steps } } = this;
     const ratio = window.devicePixelRatio || 1;
-    canvas.width = Math.round(columns * columnWidth * ratio);
-    canvas.height = Math.round(HEAT_HEIGHT * ratio);
-    canvas.style.width = `${columns * columnWidth}px`;
-    canvas.style.height = `${HEAT_HEIGHT}px`;
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    canvas.style.height = `${height}px`;
     const ctx = canvas.getContext('2d');
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const snap = (v) => Math.round(v * ratio) / ratio; // to pixels of the screen
     const gap = columnWidth > 4 ? 1 : 0;
     const cells = this.cells();
     const most = cells.reduce((a, b) => Math.max(a, b), 0);
     for (let c = 0; c < columns; c++) {
+      const [left, right] = [snap(c * columnWidth), snap(Math.min((c + 1) * columnWidth, width))];
       for (let r = 0; r < rows; r++) {
         const from = c * perColumn + r * perRow;
-        if (from >= this.times.steps) break;
+        if (from >= steps) break;
         const sum = cells[c * rows + r];
         const isIn = !range || from < range[1] && from + perRow > range[0];
         ctx.fillStyle = sum > 0 ? colors.heat : colors.rest;
         ctx.globalAlpha = (sum > 0 ? 0.15 + 0.85 * sum / most : 0.08) * (isIn ? 1 : 0.25);
-        ctx.fillRect(c * columnWidth, r * rowHeight, columnWidth - gap, rowHeight + 0.2);
+        const top = snap(r * rowHeight);
+        ctx.fillRect(left, top, Math.max(right - left - gap, 1 / ratio), snap((r + 1) * rowHeight) - top);
       }
     }
     ctx.globalAlpha = 1;
     if (document.activeElement === canvas) {
       ctx.strokeStyle = colors.accent;
-      ctx.strokeRect(Math.floor(this.cursor / perColumn) * columnWidth + 0.5,
-        Math.floor(this.cursor % perColumn / perRow) * rowHeight + 0.5, columnWidth - gap, Math.max(2, rowHeight));
+      ctx.lineWidth = 2;
+      ctx.strokeRect(Math.floor(this.cursor / perColumn) * columnWidth + 1,
+        Math.floor(this.cursor % perColumn / perRow) * rowHeight + 1, Math.max(2, columnWidth - gap - 2), Math.max(2, rowHeight - 2));
     }
+    if (!this.isFolded) this.paintAxis(ctx, snap);
     const shown = range ? `${this.seconded(range[0])} to ${this.seconded(range[1])}` : 'the whole run';
-    byId('heat-note').textContent = `A column is ${this.seconds} s, a row ${digits.format(Number((this.perRow * this.times.step).toPrecision(3)))} ms. Click a column, or drag, to select.${this.isFound ? ' Only stacks with a match are shown.' : ''}`;
-    byId('heat-most').textContent = spokenAmount(Math.round(most), valueType);
-    canvas.setAttribute('aria-label', `Heat map of ${columns} columns of ${this.seconds} s; selected: ${shown}; at ${this.seconded(this.cursor)}`);
+    const cell = (count) => duration(count * step / 1000);
+    byId('heat-note').textContent = `${this.isFound ? 'only stacks with a match · ' : ''}at most ${spokenAmount(Math.round(most), valueType)} in ${cell(perRow)}`;
+    canvas.setAttribute('aria-label', `Heat map of ${columns} columns of ${cell(perColumn)}; selected: ${shown}; at ${this.seconded(this.cursor)}`);
+  }
+  // paintAxis writes times below the map, as far as the note at its right end leaves room.
+  paintAxis(ctx, snap) {
+    const { width, mapHeight, height, range, page: { colors }, times: { step, steps } } = this;
+    const whole = step * steps / 1000; // in s
+    const room = width - byId('heat-note').offsetWidth - 40;
+    const x = (seconds) => snap(seconds / whole * width);
+    ctx.fillStyle = colors.rest;
+    ctx.font = `10.5px ${colors.sans}`;
+    ctx.textBaseline = 'alphabetic';
+    const by = rounded(whole * TICK / width, 1e-6);
+    for (let i = 0; i * by < whole; i++) {
+      ctx.fillRect(x(i * by), mapHeight, 1, 4);
+      if (x(i * by) < room) ctx.fillText(`${Number((i * by).toFixed(6))} s`, x(i * by) + 3, height - 3);
+    }
+    if (range) {
+      ctx.fillStyle = colors.accent;
+      ctx.fillRect(x(range[0] * step / 1000), mapHeight + 1, Math.max(2, x((range[1] - range[0]) * step / 1000)), 2);
+    }
   }
   seconded(step) { return `${Number((step * this.times.step / 1000).toFixed(3))} s`; }
 
@@ -144,7 +182,12 @@ class HeatMap {
     const r = Math.max(0, Math.min(this.rows - 1, Math.floor((event.clientY - box.top) / this.rowHeight)));
     return Math.min(c * this.perColumn + r * this.perRow, this.times.steps - 1);
   }
-  between(a, b) { return [Math.min(a, b), Math.min(this.times.steps, Math.max(a, b) + this.perRow)]; }
+  // endOf returns the end of the cell that begins with a step.
+  endOf(step) {
+    const column = step - step % this.perColumn;
+    return Math.min(step + this.perRow, column + this.perColumn, this.times.steps);
+  }
+  between(a, b) { return [Math.min(a, b), this.endOf(Math.max(a, b))]; }
 
   listen() {
     const { canvas, page } = this;
@@ -156,8 +199,8 @@ class HeatMap {
     });
     canvas.addEventListener('pointermove', (event) => {
       const step = this.stepAt(event);
-      page.tip.show(`${this.seconded(step)} to ${this.seconded(Math.min(step + this.perRow, this.times.steps))}`,
-        [[valueName(page.valueType), amount(Math.round(this.sums.slice(step, step + this.perRow).reduce((a, b) => a + b, 0)), page.valueType)]],
+      page.tip.show(`${this.seconded(step)} to ${this.seconded(this.endOf(step))}`,
+        [[valueName(page.valueType), amount(Math.round(this.sums.slice(step, this.endOf(step)).reduce((a, b) => a + b, 0)), page.valueType)]],
         event.clientX, event.clientY);
       if (this.anchor === null || !canvas.hasPointerCapture(event.pointerId) || !dragged && step === this.anchor) return;
       dragged = true;
@@ -171,6 +214,7 @@ class HeatMap {
       this.anchor = null;
     });
     canvas.addEventListener('pointerleave', () => page.tip.hide());
+    byId('fold').addEventListener('click', () => page.state.set({ heat: this.isFolded ? '' : '0' }));
     canvas.addEventListener('focus', () => this.paint());
     canvas.addEventListener('blur', () => {
       this.anchor = null;

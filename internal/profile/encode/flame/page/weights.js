@@ -55,40 +55,33 @@ function taskFilter({ tasks, strings }, choice) {
   }
 }
 
-const MAX_CHOICES = 100; // per level
-
-// taskChoices returns choices for taskFilter as [choice, text]: the groups, if there
-// are any, and then each name followed by its processes, and each process by its
-// threads, heaviest first. Beyond
-// MAX_CHOICES per level, it lists only the heaviest, and a [null, text] with the
-// number of the rest.
+// taskChoices returns choices for taskFilter as entries of a Picker: the groups, if there are
+// any, and then each name followed by its processes, and each process by its threads, heaviest
+// first.
 function taskChoices({ tasks, strings, samples }, column) {
   const weights = tasks.comm.map(() => 0);
   const { count, task, values: { [column]: values } } = samples;
   for (let i = 0; i < count; i++) weights[task[i]] += values[i];
   const whole = weights.reduce((sum, w) => sum + w, 0);
   const all = tasks.comm.map((_, i) => i);
-  const list = [['', 'All processes']];
+  const list = [{ value: '', text: 'All processes', level: 0 }];
   // group adds an entry for each value of key, each followed by the entries of
   // inner.
-  const group = (members, indent, entry, inner) => {
+  const group = (members, level, entry, inner) => {
     const groups = Map.groupBy(members, (i) => entry(i)[0]);
     const weigh = (g) => g.reduce((sum, i) => sum + weights[i], 0);
     const sorted = [...groups.values()].map((g) => [weigh(g), g]).sort((a, b) => b[0] - a[0]);
-    const space = '\u2003'.repeat(indent);
-    for (const [weight, g] of sorted.slice(0, MAX_CHOICES)) {
-      const [choice, text] = entry(g[0]);
-      if (choice) list.push([choice, `${space}${text} · ${percent(weight, whole)}`]);
-      if (inner) inner(g, choice ? indent + 1 : indent);
+    for (const [weight, g] of sorted) {
+      const [value, text] = entry(g[0]);
+      if (value) list.push({ value, text: `${text} · ${percent(weight, whole)}`, level });
+      if (inner) inner(g, value ? level + 1 : level);
     }
-    if (sorted.length > MAX_CHOICES) list.push([null, `${space}… ${digits.format(sorted.length - MAX_CHOICES)} more`]);
   };
-  const threads = (members, indent) =>
-    group(members, indent, (i) => tasks.tid[i] ? [`t.${tasks.tid[i]}`, `thread ${tasks.tid[i]}`] : ['', '']);
-  const processes = (members, indent) =>
-    group(members, indent, (i) => tasks.pid[i] ? [`p.${tasks.pid[i]}`, `process ${tasks.pid[i]}`] : ['', ''], threads);
+  const threads = (members, level) =>
+    group(members, level, (i) => tasks.tid[i] ? [`t.${tasks.tid[i]}`, `thread ${tasks.tid[i]}`] : ['', '']);
+  const processes = (members, level) =>
+    group(members, level, (i) => tasks.pid[i] ? [`p.${tasks.pid[i]}`, `process ${tasks.pid[i]}`] : ['', ''], threads);
   if (tasks.group) group(all, 0, (i) => [`g.${strings[tasks.group[i]]}`, strings[tasks.group[i]]]);
   group(all, 0, (i) => [`c.${strings[tasks.comm[i]]}`, strings[tasks.comm[i]]], processes);
   return list;
 }
-
