@@ -127,19 +127,27 @@ while read -r of needed package; do
 	fi
 done <<<"$table"
 
-# The Firefox Profiler without its page comes from npm.
-profiler_cli() {
-	if [ "$group" != test ] || command -v profiler-cli >/dev/null; then
+# from_npm installs what comes from npm: the Firefox Profiler without its page, and axe-core,
+# which judges pages for people who use keyboards and screen readers.
+from_npm() {
+	if [ "$group" != test ] || ! command -v npm >/dev/null; then
 		return
 	fi
-	local install=(npm install --global --silent --no-fund @firefox-devtools/profiler-cli@0.10.0)
-	[ "$(id -u)" = 0 ] || give_up "missing: profiler-cli; install it as root with: ${install[*]}"
-	echo "installing profiler-cli"
-	"${install[@]}" >/dev/null || give_up "npm cannot install profiler-cli"
+	local root packages=()
+	root=$(npm root --global)
+	command -v profiler-cli >/dev/null || packages+=(@firefox-devtools/profiler-cli@0.10.0)
+	[ -e "$root/axe-core/axe.min.js" ] || packages+=(axe-core@4.14.1)
+	if [ ${#packages[@]} -eq 0 ]; then
+		return
+	fi
+	local install=(npm install --global --silent --no-fund "${packages[@]}")
+	[ "$(id -u)" = 0 ] || give_up "missing: ${packages[*]}; install them as root with: ${install[*]}"
+	echo "installing ${packages[*]}"
+	"${install[@]}" >/dev/null || give_up "npm cannot install ${packages[*]}"
 }
 
 if [ ${#missing[@]} -eq 0 ]; then
-	profiler_cli
+	from_npm
 	exit 0
 fi
 
@@ -162,5 +170,5 @@ if [ ${#known[@]} -gt 0 ]; then
 	echo "installing ${known[*]}"
 	apt-get install -y -qq --no-install-recommends "${known[@]}" </dev/null >/dev/null
 fi
-profiler_cli
+from_npm
 [ ${#unknown[@]} -eq 0 ] || give_up "this release of the distribution lacks: ${unknown[*]}"
