@@ -115,49 +115,74 @@ func (p *Profile) ModuleName(id MappingID) string {
 }
 
 // CountUnnamed counts the samples and functions without names, and sets the losses that
-// say so. If p does not count its samples, it only clears the losses that no longer apply.
-func (p *Profile) CountUnnamed() {
-	unnamed := make([]bool, len(p.Frames))
+// say so. unread means that names in files were not looked up, so that they do not count as
+// missing. If p does not count its samples, CountUnnamed only clears the losses that no longer apply.
+func (p *Profile) CountUnnamed(unread bool) {
 	type code struct {
 		function FunctionID
 		mapping  MappingID
 		address  uint64
 	}
 	distinct := map[code]bool{}
-	for id := 1; id < len(p.Frames); id++ {
-		f := p.Frames[id]
-		if f.Kind == KindMarker || p.Named(FrameID(id)) {
+	var found Losses
+	counts, missing := p.counts(), p.MissingNames(unread)
+	for _, s := range p.Samples {
+		m := missing[s.Stack]
+		if !m.Missing {
 			continue
 		}
-		unnamed[id] = true
-	}
-	below := make([]bool, len(p.Stacks)) // whether a stack has such a frame
-	for id := 1; id < len(p.Stacks); id++ {
-		s := p.Stacks[id]
-		below[id] = below[s.Parent] || unnamed[s.Frame]
-	}
-	var leaves, generated, callers uint64
-	counts := p.counts()
-	for _, s := range p.Samples {
-		switch leaf := p.Stacks[s.Stack].Frame; {
-		case unnamed[leaf] && p.Frames[leaf].Kind == KindJIT:
-			generated += s.count(counts)
-		case unnamed[leaf]:
-			leaves += s.count(counts)
-			f := p.Frames[leaf]
+		found[m.Loss] += s.count(counts)
+		if m.Loss == LossUnresolved {
+			f := p.Frames[m.Own]
 			if f.Function != 0 {
 				f.Address = 0
 			}
 			distinct[code{f.Function, f.Mapping, f.Address}] = true
-		case below[s.Stack]:
-			callers += s.count(counts)
 		}
 	}
-	if counts < 0 {
-		leaves = min(leaves, 1) * p.Losses[LossUnresolved]
-		generated = min(generated, 1) * p.Losses[LossUnresolvedGenerated]
-		callers = min(callers, 1) * p.Losses[LossUnresolvedCallers]
+	for _, cause := range []Loss{LossUnresolved, LossUnresolvedGenerated, LossUnresolvedCallers} {
+		if counts < 0 {
+			found[cause] = min(found[cause], 1) * p.Losses[cause]
+		}
+		p.Losses[cause] = found[cause]
 	}
-	p.Losses[LossUnresolved], p.Losses[LossUnresolvedGenerated], p.Losses[LossUnresolvedCallers] = leaves, generated, callers
 	p.Losses[LossUnresolvedFrames] = uint64(len(distinct))
+}
+
+// MissingName is what a stack lacks in names.
+type MissingName struct {
+	// Own is the stack's own function: the innermost frame that is no note, without the
+	// stack of a waker.
+	Own FrameID
+	// Missing says that a frame has no name, and Loss which loss that is.
+	Missing bool
+	Loss    Loss
+}
+
+// MissingNames returns what each stack lacks in names. unread is as in [Profile.CountUnnamed].
+func (p *Profile) MissingNames(unread bool) []MissingName {
+	unnamed := make([]bool, len(p.Frames))
+	for id := 1; id < len(p.Frames); id++ {
+		f := p.Frames[id]
+		isUnread := unread && f.Kind == KindUser && IsFile(p.Mappings[f.Mapping].Path)
+		unnamed[id] = f.Kind != KindMarker && !isUnread && !p.Named(FrameID(id))
+	}
+	all := make([]MissingName, len(p.Stacks)) // a parent's number is lower than its children's
+	waiters := p.Waiters()
+	for id := 1; id < len(all); id++ {
+		s := p.Stacks[id]
+		switch callers := all[s.Parent]; {
+		case waiters[id] != StackID(id):
+			all[id] = all[waiters[id]]
+		case p.Frames[s.Frame].Kind == KindMarker:
+			all[id] = callers
+		case unnamed[s.Frame] && p.Frames[s.Frame].Kind == KindJIT:
+			all[id] = MissingName{s.Frame, true, LossUnresolvedGenerated}
+		case unnamed[s.Frame]:
+			all[id] = MissingName{s.Frame, true, LossUnresolved}
+		default:
+			all[id] = MissingName{s.Frame, callers.Missing, LossUnresolvedCallers}
+		}
+	}
+	return all
 }

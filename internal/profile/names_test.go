@@ -104,7 +104,7 @@ func TestCountUnnamedOfRecording(t *testing.T) {
 		b.Add(Sample{Stack: unnamed, CPU: i, Values: values})
 	}
 	p := b.Profile(Meta{}, Losses{LossUnresolved: 8})
-	if p.CountUnnamed(); p.Losses[LossUnresolved] != 8 {
+	if p.CountUnnamed(false); p.Losses[LossUnresolved] != 8 {
 		t.Errorf("got %d samples without names, want the 8 of the recording", p.Losses[LossUnresolved])
 	}
 }
@@ -122,9 +122,53 @@ func TestCountUnnamed(t *testing.T) {
 		b.Add(Sample{Stack: s, CPU: -1, Values: []int64{1}})
 	}
 	p := b.Profile(Meta{}, Losses{})
-	p.CountUnnamed()
+	p.CountUnnamed(false)
 	if l := p.Losses; l[LossUnresolved] != 2 || l[LossUnresolvedFrames] != 1 || l[LossUnresolvedCallers] != 1 {
 		t.Errorf("got %d samples at %d places, and %d with unnamed callers; want 2 at 1, and 1",
 			l[LossUnresolved], l[LossUnresolvedFrames], l[LossUnresolvedCallers])
+	}
+}
+
+// The own function of a stack is below its notes, and is not that of the thread that ended the wait. Names that
+// were not looked up do not count.
+func TestMissingNames(t *testing.T) {
+	b := NewBuilder(ValueType{Type: "samples", Unit: "count"})
+	file := b.Mapping(Mapping{Path: "/bin/a"})
+	note := func(name string) FrameID {
+		return b.Frame(Frame{Kind: KindMarker, Function: b.Function(Function{Name: name})})
+	}
+	unnamed := b.Frame(Frame{Mapping: file, Address: 1})
+	named := b.Frame(Frame{Mapping: file, Function: b.Function(Function{Name: "f"})})
+	jit := b.Frame(Frame{Kind: KindJIT, Address: 9})
+	kernel := b.Frame(Frame{Kind: KindKernel, Address: 5})
+	futex, wokenBy := note("[futex]"), note(WokenBy)
+	push := func(frames ...FrameID) (s StackID) {
+		for _, f := range frames {
+			s = b.Push(s, f)
+		}
+		return s
+	}
+	for _, c := range []struct {
+		stack        StackID
+		missing      bool
+		loss         Loss
+		missingLater bool // with names in files not looked up
+	}{
+		{push(named), false, 0, false},
+		{push(named, unnamed), true, LossUnresolved, false},
+		{push(named, unnamed, futex), true, LossUnresolved, false},
+		{push(named, unnamed, futex, wokenBy, named, jit), true, LossUnresolved, false},
+		{push(named, futex, wokenBy, unnamed), false, 0, false},
+		{push(unnamed, named, futex), true, LossUnresolvedCallers, false},
+		{push(named, jit), true, LossUnresolvedGenerated, true},
+		{push(named, kernel), true, LossUnresolved, true},
+		{push(futex), false, 0, false},
+		{0, false, 0, false},
+	} {
+		p := &Profile{Frames: b.p.Frames, Functions: b.p.Functions, Mappings: b.p.Mappings, Stacks: b.p.Stacks}
+		got, later := p.MissingNames(false)[c.stack], p.MissingNames(true)[c.stack]
+		if got.Missing != c.missing || c.missing && got.Loss != c.loss || later.Missing != c.missingLater {
+			t.Errorf("stack %d: got %+v, and %+v without names of files; want %+v", c.stack, got, later, c)
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -67,7 +66,6 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 	leavesOpen := cached(func(p openProcess) bool { return leaves(p.rules, p.owner) })
 	cpuTime := slices.IndexFunc(values, func(v source.Value) bool { return v.IsCPUTime() })
 	labels := cached(func(l *stacks.Labels) profile.LabelsID { return b.Labels(l.List()) })
-	unnamed := map[stacks.FrameID]bool{}
 	for counted, value := range store.Samples {
 		trace := store.Traces[counted.Trace]
 		if trace.Open && leavesOpen(openProcess{trace.Rules, trace.Owner}) {
@@ -82,14 +80,11 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		if trace.Unlabeled || set == 0 && len(trace.Labels.List()) > 0 {
 			losses[profile.LossUnlabeled] += value.Samples()
 		}
-		if cause, _ := p.Unresolved(trace.Leaf); cause == profile.LossUnresolved {
-			unnamed[store.Nodes[trace.Leaf].Frame] = true
-		}
 		b.Add(profile.Sample{
 			Stack:  what.Place(p, counted),
 			Task:   b.Task(profile.Task{PID: int(trace.PID), TID: int(counted.TID), Comm: trace.Name(), Owner: owner(trace.Owner), Labels: set}),
 			CPU:    cpu(counted.CPU),
-			End:    account(p, trace, value.Samples(), &losses),
+			End:    end(p, trace, value.Samples(), &losses),
 			Values: sums(counted.Source, counted.Detail, value),
 		})
 	}
@@ -106,17 +101,9 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 	if recorded != nil {
 		recorded.place(p)
 	}
-	losses[profile.LossUnresolvedFrames] = uint64(names.Places(maps.Keys(unnamed)))
-	return b.Profile(meta, losses), excluded
-}
-
-// account adds to losses the samples of a trace whose stack is truncated or lacks names, and
-// returns the reason why the stack ends.
-func account(p *naming.StackBuilder, trace stacks.Trace, samples uint64, losses *profile.Losses) stackend.End {
-	if cause, ok := p.Unresolved(trace.Leaf); ok {
-		losses[cause] += samples
-	}
-	return end(p, trace, samples, losses)
+	built := b.Profile(meta, losses)
+	built.CountUnnamed(names.Later)
+	return built, excluded
 }
 
 // end converts the reason why a stack ended, and counts the samples of

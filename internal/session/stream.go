@@ -240,12 +240,18 @@ func (s *streaming) name(b *batch, names *naming.Names) (made samples.Batch, los
 			trace := b.store.Traces[e.trace]
 			task.Comm = trace.Name()
 			sample.Stack = placed.Trace(e.trace)
-			sample.End = account(placed, trace, 1, &losses)
+			sample.End = end(placed, trace, 1, &losses)
 		}
 		sample.Task = builder.Task(task)
 		made.Samples = append(made.Samples, sample)
 	}
 	made.Profile = builder.Profile(profile.Meta{}, profile.Losses{})
+	missing := made.Profile.MissingNames(names.Later)
+	for _, sample := range made.Samples {
+		if m := missing[sample.Stack]; m.Missing {
+			losses[m.Loss]++
+		}
+	}
 	return made, losses
 }
 

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -157,29 +156,6 @@ func (n *Names) sampled() bool {
 		return false
 	}
 }
-
-// Places returns the number of distinct functions of frames, and of addresses without a known
-// function.
-func (n *Names) Places(frames iter.Seq[stacks.FrameID]) int {
-	type place struct {
-		code     stacks.CodeID
-		function string // of one without a symbol
-		address  uint64 // where no function is known
-	}
-	places := map[place]bool{}
-	for id := range frames {
-		f := n.store.Frames[id]
-		if found := n.found[id]; len(found) > 0 {
-			places[place{code: f.Code, function: found[len(found)-1].Name}] = true
-		} else {
-			places[place{code: f.Code, address: f.Address}] = true
-		}
-	}
-	return len(places)
-}
-
-// lacks reports whether a frame has no name although it was looked up.
-func (n *Names) lacks(f stacks.FrameID) bool { return !named(n.found[f]) && !n.left(f) }
 
 // left reports whether a frame has no name because it was not looked up.
 func (n *Names) left(f stacks.FrameID) bool {

@@ -97,7 +97,7 @@ func (r *Resolver) Resolve(ctx context.Context) (*profile.Profile, error) {
 // recounted corrects the losses of p about missing names, since some may have been found.
 func recounted(p *profile.Profile) *profile.Profile {
 	if p.Losses[profile.LossUnresolved]+p.Losses[profile.LossUnresolvedGenerated]+p.Losses[profile.LossUnresolvedCallers] > 0 {
-		p.CountUnnamed()
+		p.CountUnnamed(false)
 	}
 	p.Meta.Stripped.Files = slices.DeleteFunc(slices.Clone(p.Meta.Stripped.Files), func(s profile.Stripped) bool {
 		for id, f := range p.Frames {

@@ -83,7 +83,7 @@ func TestResolve(t *testing.T) {
 // The resolved profile no longer says that names are missing.
 func TestResolveRecounts(t *testing.T) {
 	p := unresolved(t, func(*profile.Mapping) {})
-	p.CountUnnamed()
+	p.CountUnnamed(false)
 	if p.Losses[profile.LossUnresolved] != 7 || p.Losses[profile.LossUnresolvedFrames] != 1 {
 		t.Fatalf("got losses %v, want 7 samples at 1 place", p.Losses)
 	}

@@ -21,24 +21,20 @@ type StackBuilder struct {
 	Store *stacks.Store
 	names *Names
 
-	frames [][]profile.FrameID // by the store's frames; see [Names.place]
-	stacks []profile.StackID   // by the store's nodes
-	// unresolved is set for each of the store's nodes whose stack has a frame without a
-	// name although it was looked up.
-	unresolved []bool
-	left       map[stacks.NodeID]bool // see HasLeft
+	frames [][]profile.FrameID    // by the store's frames; see [Names.place]
+	stacks []profile.StackID      // by the store's nodes
+	left   map[stacks.NodeID]bool // see HasLeft
 }
 
 // NewStackBuilder adds the stacks of a store, with their names, to b.
 func NewStackBuilder(b *profile.Builder, store *stacks.Store, names *Names) *StackBuilder {
 	p := &StackBuilder{
-		builder:    b,
-		Store:      store,
-		names:      names,
-		frames:     make([][]profile.FrameID, len(store.Frames)),
-		stacks:     make([]profile.StackID, len(store.Nodes)),
-		unresolved: make([]bool, len(store.Nodes)),
-		left:       map[stacks.NodeID]bool{},
+		builder: b,
+		Store:   store,
+		names:   names,
+		frames:  make([][]profile.FrameID, len(store.Frames)),
+		stacks:  make([]profile.StackID, len(store.Nodes)),
+		left:    map[stacks.NodeID]bool{},
 	}
 	for i := range store.Frames {
 		p.frames[i] = names.place(b, stacks.FrameID(i))
@@ -46,7 +42,6 @@ func NewStackBuilder(b *profile.Builder, store *stacks.Store, names *Names) *Sta
 	// A parent's identifier is lower than its children's.
 	for i, node := range store.Nodes[1:] {
 		p.stacks[i+1] = p.push(p.stacks[node.Parent], node.Frame)
-		p.unresolved[i+1] = p.unresolved[node.Parent] || names.lacks(node.Frame)
 	}
 	for _, trace := range store.Traces {
 		if trace.UserEnd == stackend.Fault || trace.UserEnd == stackend.NoMapping {
@@ -84,16 +79,15 @@ func (p *StackBuilder) markLeaving(leaf stacks.NodeID) {
 	if note == "" {
 		return
 	}
-	at, unresolved := p.Mark(0, note), false
+	at := p.Mark(0, note)
 	for i, node := range slices.Backward(path) {
 		frame := p.Store.Nodes[node].Frame
 		if p.Store.Codes[p.Store.Frames[frame].Code].Kind == stacks.CodeUnknown {
 			continue // an address of the old address space
 		}
 		at = p.push(at, frame)
-		unresolved = unresolved || p.names.lacks(frame)
 		if i <= from { // the nodes below are part of other stacks, too
-			p.stacks[node], p.unresolved[node] = at, unresolved
+			p.stacks[node] = at
 			p.left[node] = true
 		}
 	}
@@ -183,18 +177,6 @@ func (p *StackBuilder) push(at profile.StackID, frame stacks.FrameID) profile.St
 		at = p.builder.Push(at, f)
 	}
 	return at
-}
-
-// Unresolved returns the loss in the stack of a node if frames have no name, although
-// it was looked up; ok is false if all have one.
-func (p *StackBuilder) Unresolved(node stacks.NodeID) (cause profile.Loss, ok bool) {
-	if frame := p.Store.Nodes[node].Frame; p.unresolved[node] && p.names.lacks(frame) {
-		if frameKind(p.Store.Codes[p.Store.Frames[frame].Code].Kind) == profile.KindJIT {
-			return profile.LossUnresolvedGenerated, true
-		}
-		return profile.LossUnresolved, true
-	}
-	return profile.LossUnresolvedCallers, p.unresolved[node]
 }
 
 // Trace returns the stack of a trace.

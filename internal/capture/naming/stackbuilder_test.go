@@ -11,7 +11,6 @@ import (
 )
 
 // The advice for a function without a name depends on its code: debug symbols help only for files.
-// Unresolved and CountUnnamed agree on it.
 func TestUnresolved(t *testing.T) {
 	const python = 1<<bpf.FrameRuntimeShift | uint64(bpf.RuntimePython)<<bpf.FrameKindShift | 0x5000
 	for _, test := range []struct {
@@ -26,12 +25,9 @@ func TestUnresolved(t *testing.T) {
 		store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{Path: "/usr/bin/app"}}, stackstest.Trace{ID: 1, User: test.user, End: stackstest.Ended})
 		b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 		p := NewStackBuilder(b, store, Given(store, debugfiletest.NewFinder(t), nil))
-		if got, _ := p.Unresolved(store.Traces[0].Leaf); got != test.want {
-			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
-		}
 		b.Add(profile.Sample{Stack: p.Trace(0), Task: b.Task(profile.Task{PID: 1}), CPU: -1, Values: []int64{1}})
 		counted := b.Profile(profile.Meta{}, profile.Losses{})
-		counted.CountUnnamed()
+		counted.CountUnnamed(false)
 		if counted.Losses[test.want] != 1 {
 			t.Errorf("%s: got losses %v in the profile, want one of %v", test.name, counted.Losses, test.want)
 		}
