@@ -3,6 +3,7 @@ package debugfile
 import (
 	"bufio"
 	"cmp"
+	"fmt"
 	"path"
 	"runtime"
 	"slices"
@@ -24,11 +25,12 @@ type Stripped struct{ Root, Path, BuildID string }
 // or set DEBUGINFOD_URLS". The name of the debug package follows the rules of Debian and its
 // derivatives. It is derived from the package that owns the file, according to dpkg's
 // database below the file's root. The database is read once for all files of a root, and not
-// again for the same files.
+// again for the same files. If apt's lists of packages have no archive of -dbgsym packages, the remedy has
+// the line that adds it.
 func (f *Finder) Remedies(files []Stripped) []string {
 	remedies := make([]string, len(files))
 	for i, owner := range f.owners.of(files, nil) {
-		remedies[i] = f.remedy(owner, files[i].BuildID)
+		remedies[i] = f.remedy(owner, f.owners.archive(files[i]), files[i].BuildID)
 	}
 	return remedies
 }
@@ -45,6 +47,8 @@ type owners struct {
 	mu    sync.Mutex
 	known map[owned]string // "" if no package owns the file
 	roots map[string]directory
+	// archives has the results of [missingArchive] for the roots with packages of files.
+	archives map[directory]string
 }
 
 // directory identifies a root: /proc/PID/root is the same directory for most processes, and can
@@ -57,7 +61,16 @@ type owned struct {
 	path string
 }
 
-func newOwners() *owners { return &owners{known: map[owned]string{}, roots: map[string]directory{}} }
+func newOwners() *owners {
+	return &owners{known: map[owned]string{}, roots: map[string]directory{}, archives: map[directory]string{}}
+}
+
+// archive returns the result of [missingArchive] for the root of a file.
+func (o *owners) archive(f Stripped) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.archives[o.roots[f.Root]]
+}
 
 // of returns the package that owns each file, or "" if none does. Once stop is closed, it
 // begins no search.
@@ -67,6 +80,7 @@ func (o *owners) of(files []Stripped, stop <-chan struct{}) []string {
 	if len(o.known) > maxOwners {
 		clear(o.known)
 		clear(o.roots)
+		clear(o.archives)
 	}
 	names := o.identify(files)
 	byRoot := map[directory][]string{}
@@ -82,6 +96,9 @@ func (o *owners) of(files []Stripped, stop <-chan struct{}) []string {
 			continue
 		}
 		if found, err := packages(name, paths); err == nil {
+			if _, known := o.archives[root]; !known && len(found) > 0 {
+				o.archives[root] = missingArchive(name)
+			}
 			for _, path := range paths {
 				o.known[owned{root, path}] = found[path]
 			}
@@ -125,11 +142,15 @@ func closed(c <-chan struct{}) bool {
 }
 
 // remedy returns the remedy for a file with the given package and build ID, either of
-// which may be empty.
-func (f *Finder) remedy(owner, id string) string {
+// which may be empty. archive is one that apt's sources lack, "" for none.
+func (f *Finder) remedy(owner, archive, id string) string {
 	var ways []string
-	if owner != "" {
-		ways = append(ways, "install "+debugPackage(owner))
+	switch debug := debugPackage(owner); {
+	case owner == "":
+	case archive != "" && strings.Contains(debug, dbgsym):
+		ways = append(ways, fmt.Sprintf("install %s (add the archive %s to apt's sources)", debug, archive))
+	default:
+		ways = append(ways, "install "+debug)
 	}
 	switch {
 	case id == "" && owner == "":
@@ -144,11 +165,14 @@ func (f *Finder) remedy(owner, id string) string {
 	return strings.Join(ways, " or ")
 }
 
+// dbgsym ends the names of packages that are in an archive of their own.
+const dbgsym = "-dbgsym"
+
 // debugPackage returns the package with the debug files of a package: NAME-dbgsym in
 // Debian, except for the C library, which has libc6-dbg.
 func debugPackage(owner string) string {
 	name, arch, _ := strings.Cut(owner, ":")
-	suffix := "-dbgsym"
+	suffix := dbgsym
 	if name == "libc6" {
 		suffix = "-dbg"
 	}

@@ -67,6 +67,47 @@ func TestRemedies(t *testing.T) {
 	}
 }
 
+// A package that apt does not know is not a remedy by itself.
+func TestRemediesArchive(t *testing.T) {
+	const (
+		main  = "/var/lib/apt/lists/deb.example_debian_dists_bookworm_main_binary-amd64_Packages.lz4"
+		debug = "/var/lib/apt/lists/deb.example_debian-debug_dists_bookworm-debug_main_binary-amd64_Packages"
+		ddebs = "/var/lib/apt/lists/ddebs.example_dists_noble_main_binary-amd64_Packages"
+	)
+	debian, ubuntu := "ID=debian\nVERSION_CODENAME=bookworm\n", "ID=ubuntu\nVERSION_CODENAME='noble'\n"
+	for _, c := range []struct {
+		name    string
+		release string
+		lists   []string
+		path    string
+		want    string
+	}{
+		{"Debian", debian, []string{main}, "/usr/bin/app", `install app-dbgsym (add the archive debian-debug, suite bookworm-debug, to apt's sources)`},
+		{"the C library", debian, []string{main}, "/lib/libc.so.6", "install libc6-dbg"},
+		{"with the archive", debian, []string{main, debug}, "/usr/bin/app", "install app-dbgsym"},
+		{"Ubuntu", ubuntu, []string{main}, "/usr/bin/app", `install app-dbgsym (add the archive ddebs, suite noble, to apt's sources)`},
+		{"Ubuntu with the archive", ubuntu, []string{main, ddebs}, "/usr/bin/app", "install app-dbgsym"},
+		{"another distribution", "ID=other\nVERSION_CODENAME=x\n", []string{main}, "/usr/bin/app", "install app-dbgsym"},
+		{"a release without a name", "ID=debian\n", []string{main}, "/usr/bin/app", "install app-dbgsym"},
+		{"a hostile name", "ID=debian\nVERSION_CODENAME=\"x; rm\"\n", []string{main}, "/usr/bin/app", "install app-dbgsym"},
+		{"no lists", debian, nil, "/usr/bin/app", "install app-dbgsym"},
+		{"empty lists", debian, []string{"/var/lib/apt/lists/lock"}, "/usr/bin/app", "install app-dbgsym"},
+	} {
+		files := tree{
+			"/etc/os-release":               c.release,
+			"/var/lib/dpkg/info/app.list":   "/usr/bin/app\n",
+			"/var/lib/dpkg/info/libc6.list": "/lib/libc.so.6\n",
+		}
+		for _, list := range c.lists {
+			files[list] = ""
+		}
+		finder := newFinder(t, Config{Getenv: environment(nil)})
+		if got := finder.Remedies([]Stripped{{files.write(t), c.path, ""}}); got[0] != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got[0], c.want)
+		}
+	}
+}
+
 // The packages of files are found once, by whatever name their root has.
 func TestRemediesKept(t *testing.T) {
 	owns, bare := tree{"/var/lib/dpkg/info/app.list": "/usr/bin/app\n/usr/bin/other\n"}.write(t), t.TempDir()
