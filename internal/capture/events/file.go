@@ -52,6 +52,9 @@ func (r *Resolver) inFiles(p *Probe, q Query) error {
 			return err
 		}
 	}
+	if p.Event.Kind != USDT && len(p.Points) == 0 {
+		what += p.stripped()
+	}
 	return p.complete(similar, what)
 }
 

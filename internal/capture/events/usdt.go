@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,15 +53,7 @@ func FindUSDT(e Event, f *elffile.File, q Query, before *Probe) (*Probe, error) 
 
 // usdt finds USDT probes by their notes.
 func (p *Probe) usdt(f *elffile.File, file int, q Query, similar *nearest) error {
-	section := f.Section(usdtSection)
-	if section == nil {
-		return nil
-	}
-	r, err := section.Open()
-	if err != nil {
-		return usage.Errorf("%s: %v", p.Event, err)
-	}
-	notes, err := io.ReadAll(io.LimitReader(r, maxUSDT))
+	notes, err := usdtNotes(f)
 	if err != nil {
 		return usage.Errorf("%s: %v", p.Event, err)
 	}
@@ -260,4 +253,50 @@ func memoryOperand(s string) (displacement, base string, ok bool) {
 	}
 	base, ok = strings.CutSuffix(base, ")")
 	return displacement, base, ok
+}
+
+// usdtNotes returns the notes that describe a file's USDT probes, nil if it has none.
+func usdtNotes(f *elffile.File) ([]byte, error) {
+	section := f.Section(usdtSection)
+	if section == nil {
+		return nil, nil
+	}
+	r, err := section.Open()
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(r, maxUSDT))
+}
+
+// shownUSDT is the number of USDT probes that an error names.
+const shownUSDT = 5
+
+// stripped continues an error about a function that was not found: that the files have no symbol tables, and
+// which USDT probes they have instead. It returns "" if a file has one.
+func (p *Probe) stripped() string {
+	var names []string
+	for i, f := range p.elfs {
+		if f.HasStatic() || len(p.tables[i]) > 1 { // or its debug file was found
+			return ""
+		}
+		notes, err := usdtNotes(f)
+		if err != nil {
+			continue // the error is about the function
+		}
+		for _, n := range parseUSDT(notes) {
+			names = append(names, n.provider+":"+n.name)
+		}
+	}
+	if len(p.elfs) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	switch more := len(names) - shownUSDT; {
+	case len(names) == 0:
+		return ", which is stripped"
+	case more > 0:
+		return fmt.Sprintf(", which is stripped; it has USDT probes %s and %d more", strings.Join(names[:shownUSDT], ", "), more)
+	}
+	return ", which is stripped; it has USDT probes " + strings.Join(names, ", ")
 }
