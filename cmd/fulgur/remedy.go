@@ -56,6 +56,8 @@ var optionFlags = map[usage.Option]string{
 	usage.Until:          "--until",
 	usage.Uretprobes:     "--allow-uretprobe",
 	usage.Value:          "--value",
+	usage.Verbose:        "--verbose",
+	usage.Wall:           "--wall",
 }
 
 // remedy returns the flags that solve err, if its message does not name them.

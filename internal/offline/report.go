@@ -65,6 +65,7 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 		return 2, err
 	}
 	if o.Value == "" {
+		value = report.First(p, value)
 		warnEvents(p, value, warn)
 	}
 	out, err := output.Create(ctx, o.Output, o.Stdout)

@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/profile/decode"
 	"fulgur/internal/profile/filter"
 	"fulgur/internal/profile/output"
+	"fulgur/internal/profile/report"
 	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/ui/view"
 )
@@ -86,6 +87,9 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 	if o.Base == "" {
 		if shown.Value, err = chooseValue(in.Profile, o.Value); err != nil {
 			return 2, err
+		}
+		if o.Value == "" {
+			shown.Value = report.First(in.Profile, shown.Value)
 		}
 		if o.Show != nil {
 			return 0, o.Show(ctx, shown.Input.Name, in.Profile.Only(shown.Value))

@@ -53,6 +53,8 @@ const (
 	Uretprobes     Option = "replacing return addresses"
 	UnwindMemory   Option = "the memory for unwind tables"
 	Value          Option = "the value"
+	Verbose        Option = "all details"
+	Wall           Option = "wall-clock time"
 )
 
 // flags are the flags set by [NameFlags].

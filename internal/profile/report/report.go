@@ -117,18 +117,9 @@ func New(p *profile.Profile, value, n int, native bool) *Report {
 	for i, v := range p.ValueTypes {
 		r.Totals = append(r.Totals, Total{plain.Terminal(v.Type), plain.Terminal(v.Unit), p.Total(i)})
 	}
-	f := &facts{Profile: p, value: value, whole: p.Magnitude(value), hottest: text.HottestOf(p, n, value, native), waiters: p.Waiters()}
+	f := newFacts(p, value, n, native)
 	r.isOwn = f.hottest.IsOwn
-	for _, rule := range rules {
-		if found, ok := rule.look(f); ok {
-			found.Rule = rule.name
-			if found.Numbers == nil {
-				found.Numbers = map[string]float64{} // not null in JSON
-			}
-			found.Text = strip(found.marked)
-			r.Findings = append(r.Findings, found)
-		}
-	}
+	r.Findings = append(r.Findings, f.findings(func(rule) bool { return true })...)
 	if f.whole > 0 {
 		for _, g := range f.hottest.Functions {
 			r.Functions = append(r.Functions, Function{plain.Terminal(g.Name), plain.Terminal(g.Module), plainCaller(g.Caller), f.share(g.Leaf), f.share(g.Self), f.share(g.Total)})
@@ -156,6 +147,14 @@ func plainCaller(name string) string {
 	return plain.Terminal(name)
 }
 
+// Answers returns the findings for the summary of p on the terminal, those that its table of functions
+// and its line about losses do not show, and the profile of that table, which is p without idle threads.
+func Answers(p *profile.Profile, value int, native bool) ([]Finding, *profile.Profile) {
+	mixed := describe.IsMixed(p.ValueTypes) // the totals of a recording have its load
+	f := newFacts(p, value, 1, native)
+	return f.findings(func(r rule) bool { return r.answers && (r.name != "load" || !mixed) }), f.Profile
+}
+
 // facts are the inputs of rules.
 type facts struct {
 	*profile.Profile
@@ -163,6 +162,38 @@ type facts struct {
 	whole   int64 // sum of the magnitudes of the value: its total, unless amounts are negative
 	hottest text.Hottest
 	waiters []profile.StackID // see [profile.Profile.Waiters]
+	idle    []profile.Sample  // waits of idle threads, which Profile does not have; see withoutIdle
+}
+
+// newFacts returns the facts about a value of p, with n hottest functions, by their leaves if native is set.
+func newFacts(p *profile.Profile, value, n int, native bool) *facts {
+	f := &facts{Profile: p, value: value, waiters: p.Waiters()}
+	f.withoutIdle()
+	f.whole = f.Magnitude(value)
+	if n > 0 {
+		f.hottest = text.HottestOf(f.Profile, n, value, native)
+	}
+	return f
+}
+
+// findings returns the findings of the chosen rules.
+func (f *facts) findings(chosen func(rule) bool) (all []Finding) {
+	for _, rule := range rules {
+		if !chosen(rule) {
+			continue
+		}
+		found, ok := rule.look(f)
+		if !ok {
+			continue
+		}
+		found.Rule = rule.name
+		if found.Numbers == nil {
+			found.Numbers = map[string]float64{} // not null in JSON
+		}
+		found.Text = strip(found.marked)
+		all = append(all, found)
+	}
+	return all
 }
 
 // leaf returns the leaf of a stack, without a waker.

@@ -143,14 +143,16 @@ func TestRules(t *testing.T) {
 	}{
 		{"empty", made(samples, profile.Meta{}, profile.Losses{}), 0, "The profile is empty: the total of samples is 0."},
 		{"empty", made(samples, profile.Meta{}, profile.Losses{}, many(1)...), 0, ""},
-		{"load", made([]profile.ValueType{counted, onCPU}, profile.Meta{Duration: 15 * time.Millisecond}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{1, 3_000_000}}), 1, "It used 0.20 CPUs on average: 3.0 ms of CPU time in 15.0 ms."},
+		{"load", made([]profile.ValueType{counted, onCPU}, profile.Meta{Duration: 15 * time.Millisecond}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{1, 3_000_000}}), 1, "It used 20 % of a CPU in 15.0 ms; the rest of the time it waited or had no CPU."},
+		{"load", made([]profile.ValueType{counted, onCPU}, profile.Meta{Duration: 2 * time.Second, CPUs: 2, Scope: "whole system"}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{1, 1_000_000_000}}), 1, "On average, 0.50 of 2 CPUs were busy: 1.0 s of CPU time in 2.0 s."},
+		{"load", made([]profile.ValueType{counted, onCPU, {Type: "wall", Unit: "nanoseconds"}}, profile.Meta{Duration: 2 * time.Second}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{1, 1_000_000_000, 2_000_000_000}}), 1, "It used 50 % of a CPU in 2.0 s."},
 		{"load", made([]profile.ValueType{counted, onCPU}, profile.Meta{Duration: 10 * time.Second, CPUs: 4}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{1, 12_500_000_000}}), 1, "It used 1.25 CPUs of 4 on average: 12.5 s of CPU time in 10.0 s."},
 		{"load", made([]profile.ValueType{counted, onCPU}, profile.Meta{}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{1, 5}}), 1, ""},
 		{"waits", made(mixed, profile.Meta{}, profile.Losses{},
 			sample{"a", "[futex]", profile.KindMarker, 0, []int64{1, 0, 6_000_000_000}}, sample{"a", "[poll]", profile.KindMarker, 0, []int64{1, 0, 2_000_000_000}}, sample{"a", "f", 0, 0, []int64{1, 2_000_000_000, 0}}), 2,
-			"Threads waited for 8.0 s, 80.0 % of their time, and ran for 2.0 s. The main reason, [futex], took 75.0 % of the waiting time."},
+			"Threads waited for 8.0 s, 80.0 % of their time, mostly [futex] (75.0 %), and ran for 2.0 s."},
 		{"waits", made(mixed, profile.Meta{}, profile.Losses{}, sample{"a", "[futex]", profile.KindMarker, 0, []int64{1, 0, 2_000_000_000}}), 2,
-			"Threads waited for 2.0 s, and ran too briefly for a sample. The main reason, [futex], took 100.0 % of the waiting time."},
+			"Threads waited for 2.0 s, mostly [futex] (100.0 %), and ran too briefly for a sample."},
 		{"waits", made(mixed, profile.Meta{}, profile.Losses{}, sample{"a", "[futex]", profile.KindMarker, 0, []int64{1, 0, 1}}, sample{"a", "f", 0, 0, []int64{1, 2, 0}}), 1, ""},
 		{"hot_function", made(samples, profile.Meta{}, profile.Losses{}, append(many(2), sample{"a", "hot", 0, 0, []int64{20}})...), 0, "hot of app takes 50.0 % of all samples by itself: 20 samples."},
 		{"hot_function", made(samples, profile.Meta{}, profile.Losses{}, many(10)...), 0, ""},
@@ -161,6 +163,11 @@ func TestRules(t *testing.T) {
 		{"kernel", made(samples, profile.Meta{}, profile.Losses{}, one(sample{"a", "copy", profile.KindKernel, 0, []int64{10}})...), 0, ""},
 		{"process", made(samples, profile.Meta{}, profile.Losses{}, append(many(9), sample{"cc1", "f", 0, 0, []int64{10}})...), 0, "Of 2 names of processes and threads, app takes 90.0 %."},
 		{"process", made(samples, profile.Meta{}, profile.Losses{}, many(9)...), 0, ""},
+		{"interrupts", made(samples, profile.Meta{Event: "cpu-clock"}, profile.Losses{}, append(many(9), sample{"a", "_raw_spin_unlock_irqrestore", profile.KindKernel, 0, []int64{10}})...), 0,
+			"_raw_spin_unlock_irqrestore enables interrupts: its 10.0 % are the time of the code before it, which runs without interrupts, so that the clock cannot sample it."},
+		{"interrupts", made(samples, profile.Meta{Event: "cycles"}, profile.Losses{}, append(many(9), sample{"a", "_raw_spin_unlock_irqrestore", profile.KindKernel, 0, []int64{10}})...), 0, ""},
+		{"interrupts", made(samples, profile.Meta{Event: "cpu-clock"}, profile.Losses{}, append(many(9), sample{"a", "_raw_spin_unlock_irqrestore", 0, 0, []int64{10}})...), 0, ""},
+		{"interrupts", made(samples, profile.Meta{Event: "cpu-clock"}, profile.Losses{}, append(many(9), sample{"a", "_raw_spin_unlock_irqrestore", profile.KindKernel, 0, []int64{2}})...), 0, ""},
 		{"few_samples", made(samples, profile.Meta{}, profile.Losses{}, many(10)...), 0, "There are only 100 samples: a share of 50 % has a standard error of 5 points."},
 		{"few_samples", made(samples, profile.Meta{}, profile.Losses{}, many(20)...), 0, ""},
 		{"few_samples", made([]profile.ValueType{onCPU, offCPU}, profile.Meta{Frequency: 1000}, profile.Losses{}, sample{"a", "f", 0, 0, []int64{3_000_000, 9_000_000}}), 0, "There are only about 3 samples: a share of 50 % has a standard error of 29 points."},
@@ -233,6 +240,7 @@ func build(types []profile.ValueType, m profile.Meta, samples ...stacked) *profi
 func TestStackRules(t *testing.T) {
 	samples, times := []profile.ValueType{counted}, []profile.ValueType{onCPU, offCPU}
 	const s = int64(time.Second)
+	ten := profile.Meta{Duration: 10 * time.Second}
 	one := func(n int64, frames ...string) stacked { return stacked{1, 0, frames, []int64{n}} }
 	both := func(pid, tid int, on, off int64, frames ...string) stacked {
 		return stacked{pid, tid, frames, []int64{on * s, off * s}}
@@ -243,11 +251,33 @@ func TestStackRules(t *testing.T) {
 		want string
 	}{
 		{"thread", build(times, profile.Meta{}, both(1, 1, 3, 0, "main", "work"), both(1, 1, 0, 4, "main", "read", "[disk]"), both(1, 1, 0, 2, "main", "[preempted]"), both(1, 2, 0, 90, "idle", "[futex]")),
-			"The busiest thread, app 1/1, ran for 3.0 s and waited for 6.0 s. The main reason, [disk], took 66.7 % of the waiting time. The thread was ready to run, but got no CPU, for 2.0 s."},
+			"The busiest thread, app 1/1, ran for 3.0 s and waited for 6.0 s, mostly [disk] (66.7 %). The thread was ready to run, but got no CPU, for 2.0 s."},
 		{"thread", build(times, profile.Meta{}, both(1, 0, 0, 9, "main", "[wait for child]"), both(2, 0, 1, 2, "main", "[disk]")),
-			"The busiest process, app 2, ran for 1.0 s and waited for 2.0 s. The main reason, [disk], took 100.0 % of the waiting time."},
+			"The busiest process, app 2, ran for 1.0 s and waited for 2.0 s, mostly [disk] (100.0 %)."},
 		{"thread", build(times, profile.Meta{}, both(1, 1, 3, 0, "main"), both(1, 1, 0, 4, "main", "[disk]")), ""},
 		{"thread", build(times, profile.Meta{}, both(1, 1, 3, 0, "main"), both(1, 2, 0, 4, "main", "[disk]")), ""},
+		{"starved", build(times, profile.Meta{}, both(1, 1, 3, 0, "main"), both(1, 1, 0, 2, "main", "[preempted]")),
+			"The thread app 1/1 was ready to run, but got no CPU, for 2.0 s, and ran for 3.0 s."},
+		{"starved", build(times, profile.Meta{}, both(1, 1, 30, 0, "main"), both(1, 1, 0, 2, "main", "[preempted]")), ""},
+		{"starved", build([]profile.ValueType{{Type: "runnable", Unit: "nanoseconds"}, offCPU}, profile.Meta{}, both(1, 1, 1, 4, "main", "[disk]")),
+			"Threads were ready to run, but got no CPU, for 1.0 s, 25.0 % of the time off the CPU."},
+		{"starved", build([]profile.ValueType{{Type: "runnable", Unit: "nanoseconds"}, offCPU}, profile.Meta{}, both(1, 1, 1, 20, "main", "[disk]")), ""},
+		{"idle", build(times, ten, both(1, 1, 3, 0, "main"), both(1, 1, 0, 7, "main", "[disk]"), both(1, 2, 0, 10, "pool", "k:do_futex", "[futex]"), both(1, 3, 0, 9, "pool", "[futex]")),
+			"2 idle threads waited for 19.0 s, nearly all of the time in one place, mostly in pool; everything else leaves this time out."},
+		{"waits", build(times, ten, both(1, 1, 3, 0, "main"), both(1, 1, 0, 7, "main", "[disk]"), both(1, 2, 0, 10, "pool", "[futex]")),
+			"Threads waited for 7.0 s, 70.0 % of their time, mostly [disk] (100.0 %), and ran for 3.0 s."},
+		{"idle", build(times, ten, both(1, 1, 0, 10, "pool", "[futex]"), both(1, 2, 0, 10, "pool", "[futex]")), ""},                         // there is nothing else
+		{"idle", build(times, ten, both(1, 1, 0, 10, "pool", "[futex]"), stacked{1, 3, []string{"main"}, []int64{s / 4, 0}}), ""},           // or little else
+		{"idle", build(times, ten, both(1, 1, 3, 0, "main"), both(1, 2, 0, 5, "one", "[futex]"), both(1, 2, 0, 5, "other", "[futex]")), ""}, // two places
+		{"idle", build(times, ten, both(1, 1, 3, 0, "main"), both(1, 2, 0, 4, "pool", "[futex]")), ""},                                      // a short life
+		{"idle", build([]profile.ValueType{offCPU, {Type: "waits", Unit: "count"}}, ten, stacked{1, 0, []string{"main", "[disk]"}, []int64{8 * s, 100}}, stacked{1, 0, []string{"pool", "[futex]"}, []int64{30 * s, 4}}),
+			"Idle threads waited for 30.0 s, nearly all of the time in one place, mostly in pool; everything else leaves this time out."},
+		{"idle", build(times, ten, both(1, 1, 0, 10, "main", "[disk read]"), both(2, 2, 0, 2, "k:worker_thread", "[idle worker]")),
+			"1 idle thread waited for 2.0 s, nearly all of the time in one place, mostly in worker_thread; everything else leaves this time out."},
+		{"memory", build(times, profile.Meta{}, both(1, 1, 7, 0, "main"), both(1, 1, 2, 0, "main", "k:exc_page_fault", "k:do_wp_page", "k:copy_mc"), both(1, 1, 1, 0, "main", "k:do_anonymous_page.isra.0"), both(1, 1, 0, 4, "main", "k:do_swap_page", "k:schedule", "[disk]")),
+			"Copying pages shared since a fork (copy-on-write) took 2.0 s, 20.0 % of the CPU time. Touching pages for the first time took 1.0 s, 10.0 % of the CPU time. Reading pages from swap took 4.0 s, 100.0 % of the off-CPU time."},
+		{"memory", build(samples, profile.Meta{}, one(96, "main"), one(4, "main", "k:do_wp_page")), ""},
+		{"memory", build(samples, profile.Meta{}, one(50, "main"), one(50, "main", "do_wp_page")), ""}, // not the kernel's
 		{"split", build(samples, profile.Meta{}, one(50, "_start", "main", "loop", "read", "parse"), one(30, "_start", "main", "loop", "write"), one(12, "_start", "main", "loop", "log"), one(5, "_start", "main", "loop"), one(3, "_start", "main", "exit")),
 			"The calls branch in loop (97.0 %): it calls read (50.0 %), write (30.0 %) and log (12.0 %)."},
 		{"split", build(samples, profile.Meta{}, one(50, "one"), one(50, "other")), ""},
@@ -263,6 +293,52 @@ func TestStackRules(t *testing.T) {
 	} {
 		if got, _ := found(c.p, 0, c.rule); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.rule, got, c.want)
+		}
+	}
+}
+
+// A recording first shows what the busiest thread spent more time with. Idle threads, other profiles
+// and other values do not change it.
+func TestFirst(t *testing.T) {
+	const s = int64(time.Second)
+	times := []profile.ValueType{onCPU, offCPU}
+	ten := profile.Meta{Duration: 10 * time.Second}
+	busy, waiting, pool := stacked{1, 1, []string{"main"}, []int64{3 * s, 0}}, stacked{1, 1, []string{"main", "[disk]"}, []int64{0, 7 * s}}, stacked{1, 2, []string{"pool", "[futex]"}, []int64{0, 10 * s}}
+	for _, c := range []struct {
+		name        string
+		p           *profile.Profile
+		value, want int
+	}{
+		{"it waited", build(times, ten, busy, waiting), 0, 1},
+		{"it ran", build(times, ten, busy, pool), 0, 0},
+		{"another value", build(append(times, counted), ten, stacked{1, 1, []string{"main"}, []int64{1, 7, 1}}), 2, 2},
+		{"no waits", build([]profile.ValueType{onCPU}, ten, stacked{1, 1, []string{"main"}, []int64{1}}), 0, 0},
+		{"nothing", build(times, ten), 0, 0},
+	} {
+		if got := First(c.p, c.value); got != c.want {
+			t.Errorf("%s: got value %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// The summary of a recording has its totals without the rule.
+func TestAnswers(t *testing.T) {
+	m := profile.Meta{Duration: 10 * time.Second}
+	for _, c := range []struct {
+		types  []profile.ValueType
+		values []int64
+		want   []string
+	}{
+		{[]profile.ValueType{counted, onCPU}, []int64{1, 1e9}, []string{"load"}},
+		{[]profile.ValueType{onCPU, offCPU}, []int64{1e9, 3e9}, []string{"waits"}},
+	} {
+		var got []string
+		findings, _ := Answers(build(c.types, m, stacked{1, 1, []string{"main"}, c.values}), 1, false)
+		for _, f := range findings {
+			got = append(got, f.Rule)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%v: got rules %q, want %q", c.types, got, c.want)
 		}
 	}
 }

@@ -10,37 +10,48 @@ import (
 	"strings"
 
 	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
 )
 
 // rules are the rules in the order of their findings: what dominates, waits, and losses.
 // docs/report.md has them all.
-var rules = []struct {
-	name string
-	look func(*facts) (Finding, bool)
-}{
-	{"empty", empty},
-	{"negative", negative},
-	{"few_samples", fewSamples},
-	{"load", load},
-	{"waits", waits},
-	{"thread", thread},
-	{"hot_function", hotFunction},
-	{"split", split},
-	{"flat", flat},
-	{"kernel", kernel},
-	{"bpf", bpf},
-	{"process", process},
-	{"unnamed", unnamed},
-	{"lost", lost},
-	{"truncated", truncated},
+var rules = []rule{
+	{"empty", empty, false},
+	{"negative", negative, false},
+	{"few_samples", fewSamples, false},
+	{"load", load, true},
+	{"waits", waits, true},
+	{"idle", idle, false},
+	{"thread", thread, true},
+	{"starved", starved, true},
+	{"memory", memory, true},
+	{"hot_function", hotFunction, false},
+	{"interrupts", interrupts, false},
+	{"split", split, false},
+	{"flat", flat, false},
+	{"kernel", kernel, false},
+	{"bpf", bpf, false},
+	{"process", process, false},
+	{"unnamed", unnamed, false},
+	{"lost", lost, false},
+	{"truncated", truncated, false},
+}
+
+// rule is a rule. If it answers, the summary on the terminal also has its finding: the table of
+// functions and the line about losses there say the rest.
+type rule struct {
+	name    string
+	look    func(*facts) (Finding, bool)
+	answers bool
 }
 
 // Thresholds of rules, as shares unless stated otherwise.
 const (
 	hotShare       = 0.2
 	flatShare      = 0.05
+	busyShare      = 0.95
 	splitShare     = 0.1
 	trunkShare     = 0.7
 	kernelShare    = 0.3
@@ -49,6 +60,8 @@ const (
 	processShare   = 0.5
 	waitShare      = 0.5
 	unnamedShare   = 0.05
+	memoryShare    = 0.05
+	blindShare     = 0.03
 	lostShare      = 0.01
 	truncatedShare = 0.1
 	manySamples    = 200 // samples
@@ -77,8 +90,11 @@ func (f *facts) quantity(n int64, v profile.ValueType) string {
 var times = map[string]string{"cpu": "CPU time", "off-cpu": "off-CPU time", "wall": "wall-clock time"}
 
 // all returns a phrase for the total of the value: "all samples", "the CPU time".
-func (f *facts) all() string {
-	v := f.ValueTypes[f.value]
+func (f *facts) all() string { return f.allOf(f.value) }
+
+// allOf is all for value i.
+func (f *facts) allOf(i int) string {
+	v := f.ValueTypes[i]
 	if v.Unit == "count" {
 		return "all " + named(v.Type)
 	}
@@ -118,6 +134,8 @@ func negative(f *facts) (Finding, bool) {
 	}, less > 0
 }
 
+// load says how much CPU time was used. A target that used less than most of a CPU either waited or had
+// no CPU, which a profile of CPU time alone cannot tell.
 func load(f *facts) (Finding, bool) {
 	v := f.find("cpu")
 	seconds := f.Meta.Duration.Seconds()
@@ -126,49 +144,62 @@ func load(f *facts) (Finding, bool) {
 	}
 	busy := f.Total(v)
 	used := float64(busy) / 1e9
-	of := ""
-	numbers := map[string]float64{"cpu_seconds": used, "seconds": seconds, "cpus": used / seconds}
+	found := Finding{Numbers: map[string]float64{"cpu_seconds": used, "seconds": seconds, "cpus": used / seconds}}
+	of, in := "", describe.Quantity(f.Meta.Duration.Nanoseconds(), "nanoseconds")
 	if f.Meta.CPUs > 0 {
 		of = fmt.Sprintf(" of %d", f.Meta.CPUs)
-		numbers["machine_cpus"] = float64(f.Meta.CPUs)
+		found.Numbers["machine_cpus"] = float64(f.Meta.CPUs)
 	}
-	return Finding{Numbers: numbers, marked: fmt.Sprintf("It used %.2f CPUs%s on average: %s of CPU time in %s.",
-		used/seconds, of, describe.Quantity(busy, "nanoseconds"), describe.Quantity(f.Meta.Duration.Nanoseconds(), "nanoseconds"))}, true
+	switch part := used / seconds; {
+	case describe.IsWhole(f.Meta):
+		found.marked = fmt.Sprintf("On average, %.2f%s CPUs were busy: %s of CPU time in %s.", part, of, describe.Quantity(busy, "nanoseconds"), in)
+	case part >= busyShare:
+		found.marked = fmt.Sprintf("It used %.2f CPUs%s on average: %s of CPU time in %s.", part, of, describe.Quantity(busy, "nanoseconds"), in)
+	case f.find("off-cpu") < 0 && f.find("wall") < 0:
+		found.marked = fmt.Sprintf("It used %.0f %% of a CPU in %s; the rest of the time it waited or had no CPU.", 100*part, in)
+		found.Remedy = fmt.Sprintf("%s shows which", usage.Wall)
+	default:
+		found.marked = fmt.Sprintf("It used %.0f %% of a CPU in %s.", 100*part, in)
+	}
+	return found, true
 }
 
 func waits(f *facts) (Finding, bool) {
 	on, off := f.find("cpu"), f.find("off-cpu")
-	if off < 0 || f.Total(off) <= 0 {
+	if off < 0 {
 		return Finding{}, false
 	}
 	waited, ran := f.Total(off), int64(0)
 	if on >= 0 {
 		ran = f.Total(on)
 	}
-	share := float64(waited) / float64(waited+ran)
-	if share < waitShare {
+	if waited <= 0 || float64(waited) < waitShare*float64(waited+ran) {
 		return Finding{}, false
 	}
+	share := float64(waited) / float64(waited+ran)
 	numbers := map[string]float64{"waiting_seconds": float64(waited) / 1e9, "running_seconds": float64(ran) / 1e9, "share": share}
 	sentence := fmt.Sprintf("Threads waited for %s", describe.Quantity(waited, "nanoseconds"))
-	switch {
-	case on >= 0 && ran == 0:
-		sentence += ", and ran too briefly for a sample"
-	case on >= 0:
-		sentence += fmt.Sprintf(", %s of their time, and ran for %s", percent(share), describe.Quantity(ran, "nanoseconds"))
+	if ran > 0 {
+		sentence += fmt.Sprintf(", %s of their time", percent(share))
 	}
-	sentence += "."
 	if reason, n := f.reason(off); n > 0 {
 		of := float64(n) / float64(waited)
 		numbers["reason_share"] = of
 		sentence += mainReason(reason, of)
 	}
+	switch {
+	case on >= 0 && ran == 0:
+		sentence += ", and ran too briefly for a sample"
+	case on >= 0:
+		sentence += ", and ran for " + describe.Quantity(ran, "nanoseconds")
+	}
+	sentence += "."
 	return Finding{Numbers: numbers, marked: sentence}, true
 }
 
-// mainReason returns the sentence about the main reason for waiting and its share of that time.
+// mainReason returns the part of a sentence about the main reason for waiting and its share of that time.
 func mainReason(reason string, share float64) string {
-	return fmt.Sprintf(" The main reason, %s, took %s of the waiting time.", named(reason), percent(share))
+	return fmt.Sprintf(", mostly %s (%s)", named(reason), percent(share))
 }
 
 // reason returns the most frequent note on top of the stacks of value v, "[futex]", and its

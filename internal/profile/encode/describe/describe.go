@@ -39,6 +39,9 @@ func Run(m profile.Meta) string {
 	return strings.Join(parts, ", ")
 }
 
+// IsWhole reports whether the whole machine was measured, or all that fulgur saw of it.
+func IsWhole(m profile.Meta) bool { return strings.HasPrefix(m.Scope, "whole ") }
+
 // Machine returns a line about the profiled machine: "example, Linux 6.12.0 x86_64, 4
 // CPUs". It omits what m does not contain.
 func Machine(m profile.Meta) string {
