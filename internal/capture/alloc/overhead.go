@@ -105,7 +105,7 @@ func (o *overhead) judge(now state, t target.Target) {
 	if now.target-o.before.target >= window {
 		if share, _ := now.since(o.before); share > o.max && o.max < 1 {
 			o.exceeded = fmt.Sprintf("uprobes took %.0f %% of the target's CPU time", 100*share)
-			o.remedy = "raise the limit"
+			o.remedy = "raise the limit, or run fulgur faults, which shows where memory grows at less cost"
 		}
 		o.before = now
 	}
