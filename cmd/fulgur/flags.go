@@ -107,7 +107,8 @@ type outputFlags struct {
 	ShortNames bool   `group:"output" help:"Write short names of C++, Rust and Go functions: without template arguments, outer namespaces and package paths."`
 	NoSymbols  bool   `group:"output" help:"Do not symbolize programs and libraries now. fulgur convert can do it later, by build ID, from local files or debuginfod."`
 	Symfs      string `placeholder:"DIR" group:"output" help:"Look for debug files and binaries in DIR first, as if it were the root directory."`
-	Quiet      bool   `short:"q" group:"output" help:"Do not print progress, warnings and the summary to standard error."`
+	Quiet      bool   `short:"q" xor:"talk" group:"output" help:"Do not print progress, warnings and the summary to standard error."`
+	Verbose    bool   `short:"v" xor:"talk" group:"output" help:"Print a longer summary: more functions, everything that is missing, with remedies, and fulgur's own cost."`
 	logFlag
 }
 
@@ -200,6 +201,7 @@ func sessionOptions(s subjectFlags, f profileFlags) (session.Options, error) {
 		Width:        int(orZero(f.Width)),
 		Native:       f.Native,
 		Quiet:        f.Quiet,
+		Verbose:      f.Verbose,
 	}, nil
 }
 

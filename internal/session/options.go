@@ -130,6 +130,9 @@ type Options struct {
 	// Quiet suppresses the summary; Progress shows a progress line on
 	// Stderr.
 	Quiet, Progress bool
+	// Verbose prints the summary with everything that is missing, rather than the answer and the loss
+	// that matters most.
+	Verbose bool
 	// Columns is the width of Stderr's terminal, to which the summary is wrapped; 0 if it is
 	// none.
 	Columns int

@@ -20,6 +20,7 @@ import (
 	"fulgur/internal/doctor"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/report"
 )
 
 // DefaultRecordFrequency is close to samply's default, and odd.
@@ -212,6 +213,16 @@ func (m *recording) Shown() int {
 		return 1
 	}
 	return slices.IndexFunc(m.Values(nil), func(v source.Value) bool { return v.Type == m.options.Value })
+}
+
+// first returns the index of the value of p to show first: in a recording with times, what dominates,
+// unless the user has chosen one.
+func (r *run) first(p *profile.Profile) int {
+	value := r.subject.Shown()
+	if m, ok := r.subject.(*recording); ok && m.options.Value == "" && r.recorder != nil {
+		return report.First(p, value)
+	}
+	return value
 }
 
 func (m *recording) Times() (all source.Times, ok bool) {

@@ -157,6 +157,7 @@ func TestStreamLosses(t *testing.T) {
 	taken := map[uint64]uint64{1: 1, 2: 2, 3: 4, 4: 16, 99: 8} // by stack; 99 is lost
 	var report strings.Builder
 	s := newTestStreaming(t, store, io.Discard)
+	s.run.options.Verbose = true
 	s.run.options.Stderr, s.run.subject, s.run.unkept, s.run.tracker.Processes = &report, clock(t), store.Unkept, table
 	counts := map[stacks.Key]stacks.Values{}
 	for id, n := range taken {

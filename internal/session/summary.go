@@ -19,6 +19,7 @@ import (
 	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/encode/histogram"
 	"fulgur/internal/profile/encode/text"
+	"fulgur/internal/profile/report"
 )
 
 // hottestFunctions is the number of functions in the summary.
@@ -34,9 +35,11 @@ func (r *run) summary(w Window) (string, error) {
 	var b strings.Builder
 	p := w.Profile
 	command := r.subject.Command()
+	sentences, table := answers(p, w.Value, r.options.Native)
 	if err := text.Summary(&b, p, text.SummaryOptions{
 		Functions: hottestFunctions, Value: w.Value, Columns: r.options.Columns, Native: r.options.Native,
 		Stopped: r.whyStopped(), All: command == doctor.Record, NoReasons: slices.Contains(listsReasons, command),
+		Answers: sentences, Table: table, Verbose: r.options.Verbose,
 	}); err != nil {
 		return "", err
 	}
@@ -52,6 +55,22 @@ func (r *run) summary(w Window) (string, error) {
 		fmt.Fprintf(&b, "  %s\n", hint)
 	}
 	return b.String(), nil
+}
+
+// answers returns what a report says first about a profile, with remedies, and the profile of its tables.
+func answers(p *profile.Profile, value int, native bool) (sentences []string, table *profile.Profile) {
+	if p.Magnitude(value) == 0 {
+		return nil, p
+	}
+	findings, table := report.Answers(p, value, native)
+	for _, f := range findings {
+		sentence := f.Text
+		if f.Remedy != "" {
+			sentence = strings.TrimSuffix(sentence, ".") + ": " + f.Remedy
+		}
+		sentences = append(sentences, sentence)
+	}
+	return sentences, table
 }
 
 // totals has the sums over the parts of a run whose samples are written before it ends.
@@ -80,12 +99,17 @@ func (r *run) concludeParts(headline string, t totals, written string) error {
 	if t.dropped > 0 {
 		fmt.Fprintf(&b, "  %s dropped: the reader of the output, or symbolization, was too slow\n", r.noun().Count(t.dropped))
 	}
-	b.WriteString(text.Losses(t.lost, r.noun(), t.samples))
+	if r.options.Verbose {
+		b.WriteString(text.Losses(t.lost, r.noun(), t.samples))
+	}
 	b.WriteString(r.nothing(int64(t.samples+t.dropped), t.lost))
 	if problem := r.unwinder.Problem(); problem != nil {
 		fmt.Fprintln(&b, "fulgur: unwind tables:", plain.Error(problem))
 	}
-	return r.conclude(b.String(), r.lackingLines(t.missing.Stripped(r.finder), t), written)
+	lack := describe.Lack{
+		Losses: t.lost, Of: r.noun(), Samples: t.samples, Unmeasured: r.unmeasured(true), Stripped: t.missing.Stripped(r.finder),
+	}
+	return r.conclude(b.String(), nil, lack, t, written)
 }
 
 // lackingLines describes files without symbols, why their debug files were not used, and what
@@ -103,36 +127,26 @@ func (r *run) noun() describe.Noun {
 
 const hintIndent = "  "
 
-// conclude prints the end of the summary: text, hints, the run's cost, and the
-// written file unless it is empty or "-".
-func (r *run) conclude(text string, hints []string, written string) error {
+// conclude prints the end of the summary: text, the lines of the measurement itself, and what is missing:
+// with the option, all of it and the run's cost, or else what matters most. It ends with the written file
+// unless that is empty or "-".
+func (r *run) conclude(text string, notes []string, lack describe.Lack, t totals, written string) error {
 	var b strings.Builder
 	b.WriteString(text)
-	if r.tracker.Processes != nil {
-		hints = append(stormLines(r.tracker.Processes.Storms()), hints...)
-	}
-	hints = append(r.unmeasured(true), hints...)
-	hints = append(hints, r.unwinder.Runtimes.Notes()...)
+	hints := slices.Concat(lack.Unmeasured, r.stormHints(), r.lackingLines(lack.Stripped, t), r.unwinder.Runtimes.Notes())
 	if r.unkept != nil {
 		hints = append(hints, unkeptLines(*r.unkept)...)
 	}
-	if len(hints) > 0 {
-		b.WriteByte('\n')
-	}
-	for len(hints) > 0 && hints[len(hints)-1] == "" {
-		hints = hints[:len(hints)-1] // the end of a table
-	}
-	for _, line := range hints {
-		if r.options.Columns > 0 {
-			line = histogram.Fit(line, r.options.Columns-len(hintIndent))
+	if r.options.Verbose {
+		r.writeHints(&b, slices.Concat(notes, hints))
+		cost, err := cost(r.mapMemory() + r.unwinder.Memory())
+		if err != nil {
+			return err
 		}
-		fmt.Fprintf(&b, "%s\n", strings.TrimRight(hintIndent+line, " "))
+		fmt.Fprintf(&b, "\n%s\n", cost)
+	} else {
+		r.writeHints(&b, slices.Concat(notes, mainHint(lack, hints)))
 	}
-	cost, err := cost(r.mapMemory() + r.unwinder.Memory())
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(&b, "\n%s\n", cost)
 	if written != "" && written != "-" {
 		fmt.Fprintf(&b, "written: %s\n", plain.Terminal(written))
 	}
@@ -140,6 +154,49 @@ func (r *run) conclude(text string, hints []string, written string) error {
 		return fmt.Errorf("write the summary: %w", err)
 	}
 	return nil
+}
+
+// mainHint returns the line about what matters most of what is missing, and a hint at the rest. hints are
+// the lines that a longer summary has besides those about losses.
+func mainHint(lack describe.Lack, hints []string) []string {
+	others := len(hints)
+	line, losses := lack.Main()
+	switch {
+	case line != "":
+		others += losses
+		if len(lack.Unmeasured) > 0 && line == lack.Unmeasured[0] {
+			others-- // it is among the hints
+		}
+	case others > 0:
+		line, others = hints[0], others-1
+	default:
+		return nil
+	}
+	return []string{line + describe.More(others)}
+}
+
+// writeHints writes indented lines after an empty one.
+func (r *run) writeHints(b *strings.Builder, hints []string) {
+	for len(hints) > 0 && hints[len(hints)-1] == "" {
+		hints = hints[:len(hints)-1] // the end of a table
+	}
+	if len(hints) > 0 {
+		b.WriteByte('\n')
+	}
+	for _, line := range hints {
+		if r.options.Columns > 0 {
+			line = histogram.Fit(line, r.options.Columns-len(hintIndent))
+		}
+		fmt.Fprintf(b, "%s\n", strings.TrimRight(hintIndent+line, " "))
+	}
+}
+
+// stormHints returns [stormLines] of the run.
+func (r *run) stormHints() []string {
+	if r.tracker.Processes == nil {
+		return nil
+	}
+	return stormLines(r.tracker.Processes.Storms())
 }
 
 // unkeptLines reports functions of language runtimes that had no room.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"time"
 
 	"fulgur/internal/capture/loop"
@@ -15,10 +14,12 @@ import (
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/doctor"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/timerslack"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
 )
 
 // MinWindow is the shortest window. Each window has a fixed cost, however short
@@ -299,7 +300,7 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 		pids := processesOf(p)
 		p.Published, p.Executables = w.published.of(pids), executables(pids)
 	}
-	w.last = Window{Number: w.number, Profile: p, Value: w.run.subject.Shown(), Excluded: c.excluded.Plus(excluded)}
+	w.last = Window{Number: w.number, Profile: p, Value: w.run.first(p), Excluded: c.excluded.Plus(excluded)}
 	if w.run.recorder != nil {
 		if w.last.Timeline, err = w.run.recorder.finish(p, w.run.ended); err != nil {
 			return err
@@ -357,8 +358,13 @@ func (w *windows) conclude() error {
 		if err != nil {
 			return err
 		}
-		hints := slices.Concat(w.run.subject.Notes(w.run.store), w.run.lackingLines(w.last.Profile.Meta.Stripped, w.written))
-		return w.run.conclude(text, hints, w.run.options.Output)
+		notes := w.run.subject.Notes(w.run.store)
+		if w.run.subject.Command() == doctor.Record && !w.run.options.Verbose {
+			notes = nil // tables of its parts
+		}
+		lack := describe.LackOf(w.last.Profile)
+		lack.Unmeasured = w.run.unmeasured(true)
+		return w.run.conclude(text, notes, lack, w.written, w.run.options.Output)
 	}
 	headline := fmt.Sprintf("%s, %s of %s", w.run.noun().Count(w.written.samples), plain.Count(uint64(w.number), "window"), plain.Terminal(w.run.options.Target.String()))
 	return w.run.concludeParts(headline, w.written, "") // the sink has named the files

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,9 +34,29 @@ func fulgur(t *testing.T, args ...string) result {
 // are workloads.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := testenv.Command(t, program(t), args...)
+	cmd := testenv.Command(t, program(t), inFull(args)...)
 	cmd.Stdout, cmd.Stderr = new(bytes.Buffer), new(bytes.Buffer)
 	return cmd
+}
+
+// summarizing are the commands with a summary.
+var summarizing = []string{"profile", "offcpu", "runq", "blockio", "faults", "softirq", "count", "latency", "locks", "alloc", "record"}
+
+// inFull asks for a summary with all losses and notes, unless the arguments choose another one: tests
+// look at them. TestShortSummary tests the short one.
+func inFull(args []string) []string {
+	if len(args) == 0 || !slices.Contains(summarizing, args[0]) {
+		return args
+	}
+	for _, arg := range args[1:] {
+		if arg == "--" {
+			break
+		}
+		if slices.Contains([]string{"-q", "--quiet", "-v", "--verbose", "--verbose=false"}, arg) {
+			return args
+		}
+	}
+	return slices.Insert(slices.Clone(args), 1, "--verbose")
 }
 
 func finish(t *testing.T, cmd *exec.Cmd) result {

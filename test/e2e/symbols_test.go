@@ -203,7 +203,7 @@ func TestNoSymbols(t *testing.T) {
 	program := inlines{}.build(t)
 	tool(t, "objcopy", "--strip-all", program)
 	t.Setenv("DEBUGINFOD_URLS", "")
-	want := regexp.MustCompile(`(?m)^  inlines: no symbols \(build ID [0-9a-f]{12}…\), \d+ (?:samples|events); set DEBUGINFOD_URLS$`)
+	want := regexp.MustCompile(`(?m)^  inlines: stripped \(build ID [0-9a-f]{12}…\), \d+ (?:samples|events); set DEBUGINFOD_URLS$`)
 	page := filepath.Join(t.TempDir(), "page.html")
 	for _, args := range [][]string{{"profile", "-F", "997", "-o", page}, {"record", "-o", filepath.Join(t.TempDir(), "recording.json.gz")}} {
 		if r := fulgur(t, append(args, "--", program, rounds)...); r.code != 0 || !want.MatchString(r.stderr) {
@@ -218,7 +218,7 @@ func TestNoSymbols(t *testing.T) {
 		}
 	}
 	if comments := readPprof(t, last).Comments; !slices.ContainsFunc(comments, func(line string) bool {
-		return strings.HasPrefix(line, "inlines: no symbols") && strings.HasSuffix(line, "; set DEBUGINFOD_URLS")
+		return strings.HasPrefix(line, "inlines: stripped") && strings.HasSuffix(line, "; set DEBUGINFOD_URLS")
 	}) {
 		t.Errorf("got comments %q, want the file without symbols", comments)
 	}

@@ -17,9 +17,9 @@ func TestStripped(t *testing.T) {
 		{Path: "/srv/nginx", Exports: true, Samples: 2},
 	}}, sample)
 	want := []Loss{
-		{Cause: "stripped", What: `\x1b[2Jevil: no symbols (build ID 0123456789ab…)`, Effect: "1 sample", Remedy: `install \u202eevil`},
-		{Cause: "stripped", What: "other: no symbols", Effect: "20 samples"},
-		{Cause: "stripped", What: "nginx: only exported symbols", Effect: "2 samples"},
+		{Cause: "stripped", What: `\x1b[2Jevil: stripped (build ID 0123456789ab…)`, Effect: "1 sample", Remedy: `install \u202eevil`},
+		{Cause: "stripped", What: "other: stripped", Effect: "20 samples"},
+		{Cause: "stripped", What: "nginx: stripped, only exported symbols", Effect: "2 samples"},
 		{Cause: "stripped", What: "1 more file without symbols"},
 	}
 	if !slices.Equal(got, want) {

@@ -29,6 +29,7 @@ type Loss struct {
 	Count uint64 `json:"-"`
 
 	one, many string
+	cause     profile.Loss
 }
 
 // Why returns the effect and the remedy.
@@ -131,7 +132,7 @@ func LossesIn(l profile.Losses, of Noun, samples uint64) []Loss {
 		default:
 			what += " in " + of.Count(samples)
 		}
-		losses = append(losses, Loss{profile.Loss(cause).String(), what, c.effect, c.remedy.String(), n, c.one, c.many})
+		losses = append(losses, Loss{profile.Loss(cause).String(), what, c.effect, c.remedy.String(), n, c.one, c.many, profile.Loss(cause)})
 	}
 	return losses
 }
@@ -272,10 +273,7 @@ const (
 func Stripped(s profile.StrippedFiles, of Noun) []Loss {
 	var all []Loss
 	for _, f := range s.Files {
-		what := plain.Terminal(path.Base(f.Path)) + ": no symbols"
-		if f.Exports {
-			what = plain.Terminal(path.Base(f.Path)) + ": only exported symbols"
-		}
+		what := noSymbols(f)
 		if f.BuildID != "" {
 			what += " (build ID " + shortID(plain.Terminal(f.BuildID)) + ")"
 		}
@@ -289,6 +287,15 @@ func Stripped(s profile.StrippedFiles, of Noun) []Loss {
 		all = append(all, Loss{Cause: stripped, What: plain.Count(uint64(s.Omitted), "more file") + " without symbols"})
 	}
 	return all
+}
+
+// noSymbols says what a file lacks.
+func noSymbols(f profile.Stripped) string {
+	what := ": stripped"
+	if f.Exports {
+		what += ", only exported symbols"
+	}
+	return plain.Terminal(path.Base(f.Path)) + what
 }
 
 // shortID returns the beginning of a build ID, which suffices to recognize it. Nobody types

@@ -209,7 +209,11 @@ func builds(p *profile.Profile) map[string]string {
 
 // lost returns the losses of a drawn profile in brief.
 func lost(p *profile.Profile) []string {
-	brief := append([]string{}, describe.Brief(p.Losses, describe.NounOfProfile(p))...)
+	losses := p.Losses
+	if !describe.LackOf(p).IsBiased() {
+		losses[profile.LossSkipped] = 0
+	}
+	brief := append([]string{}, describe.Brief(losses, describe.NounOfProfile(p))...)
 	if n := len(p.Meta.Stripped.Files) + p.Meta.Stripped.Omitted; n > 0 {
 		brief = append(brief, plain.Count(uint64(n), "file")+" without symbols")
 	}

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
 )
@@ -38,11 +40,29 @@ type SummaryOptions struct {
 	Native bool
 	// Stopped is why the run ended early, "" if it did not.
 	Stopped string
+	// Answers are sentences about what dominates, the most important first.
+	Answers []string
+	// Table is the profile of the table, if it is not that of the summary.
+	Table *profile.Profile
+	// Verbose writes all answers, functions and losses. Otherwise, there are at most AnswerLines
+	// lines, without the losses.
+	Verbose bool
 }
 
-// Summary writes a few lines about p to w for the end of a run: the totals, the losses by
-// cause with their remedies, and the hottest functions. The profile's first value must
-// count occurrences.
+// AnswerLines is the maximum number of lines of a short summary, without empty ones.
+const AnswerLines = 8
+
+// Limits of the parts of a short summary.
+const (
+	maxAnswers   = 3
+	fewFunctions = 2 // functions, even if answers are long
+	fewReasons   = 2
+	answerWidth  = 100 // of lines, if there is no terminal
+)
+
+// Summary writes a few lines about p to w for the end of a run: the totals, what dominates, and the
+// hottest functions; if verbose, also the losses by cause with their remedies. The profile's first value
+// must count occurrences.
 //
 // In the table, self is the share of stacks whose leaf is the function, and total the
 // share of stacks that contain it, counted once if it recurs. If the profile has functions of
@@ -68,18 +88,46 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 	}
 	fmt.Fprintln(&out)
 	out.WriteString(Stopped(o.Stopped))
-	out.WriteString(Losses(p.Losses, describe.NounOfProfile(p), describe.Samples(p)))
-	h, total := HottestOf(p, o.Functions, o.Value, o.Native), p.Magnitude(o.Value)
-	if len(h.Programs) > 0 {
-		writeTable(&out, "inner", h.Programs, total, o.Columns)
-		if o.NoReasons {
-			h.Reasons = nil
+	if o.Verbose {
+		out.WriteString(Losses(p.Losses, describe.NounOfProfile(p), describe.Samples(p)))
+	}
+	width := answerWidth
+	if o.Columns > 0 {
+		width = o.Columns
+	}
+	left := AnswerLines - lines(out.String(), width)
+	for i, answer := range o.Answers {
+		n := lines("  "+answer, width)
+		if !o.Verbose && (i == maxAnswers || left-n < 1+fewFunctions && i > 0) {
+			break
 		}
+		fmt.Fprintf(&out, "  %s\n", answer)
+		left -= n
+	}
+	shown := cmp.Or(o.Table, p)
+	h, total := HottestOf(shown, o.Functions, o.Value, o.Native), shown.Magnitude(o.Value)
+	if o.NoReasons || len(h.Programs) == 0 {
+		h.Reasons = nil
+	}
+	if !o.Verbose {
+		h.shorten(left)
+	}
+	by := ""
+	if describe.IsMixed(p.ValueTypes) {
+		by = ", by " + plain.Terminal(p.ValueTypes[o.Value].Type)
+	}
+	if describe.IsClock(m) {
+		explain(h.Functions)
+	}
+	if len(h.Programs) > 0 {
+		writeTable(&out, "inner", by, h.Programs, total, o.Columns)
 		writeReasons(&out, h.Reasons, total, o.Columns)
 	} else {
-		writeTable(&out, heading(h.IsOwn), h.Functions, total, o.Columns)
+		writeTable(&out, heading(h.IsOwn), by, h.Functions, total, o.Columns)
 	}
-	writeLines(&out, h.Lines[:min(len(h.Lines), shownLines)], total, o.Columns)
+	if o.Verbose {
+		writeLines(&out, h.Lines[:min(len(h.Lines), shownLines)], total, o.Columns)
+	}
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("write summary: %w", err)
 	}
@@ -92,6 +140,27 @@ func heading(isOwn bool) string {
 		return "own"
 	}
 	return "self"
+}
+
+// lines returns the number of lines that text takes, wrapped to the given width.
+func lines(text string, width int) (n int) {
+	for line := range strings.Lines(text) {
+		n += max(1, (utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))+width-1)/width)
+	}
+	return n
+}
+
+// shorten shortens the lists to the given number of lines with their headings, but leaves a few functions.
+func (h *Hottest) shorten(lines int) {
+	h.Reasons = h.Reasons[:min(len(h.Reasons), fewReasons)]
+	if lines-1-len(h.Reasons) < 1+fewFunctions {
+		h.Reasons = nil
+	}
+	if len(h.Reasons) > 0 {
+		lines -= 1 + len(h.Reasons)
+	}
+	n := max(lines-1, fewFunctions)
+	h.Functions, h.Programs = h.Functions[:min(len(h.Functions), n)], h.Programs[:min(len(h.Programs), n)]
 }
 
 // Stopped returns a line with the reason why a run ended early, "" if it did not.
@@ -126,15 +195,20 @@ func Stripped(s profile.StrippedFiles, of describe.Noun) (lines []string) {
 }
 
 // writeTable writes functions with their shares of total, on a terminal with the given
-// number of columns, or with 0 for none. own is the heading of the self share.
-func writeTable(w *strings.Builder, own string, rows []Function, total int64, columns int) {
+// number of columns, or with 0 for none. own is the heading of the self share; by follows that of the names.
+func writeTable(w *strings.Builder, own, by string, rows []Function, total int64, columns int) {
 	if rows = shown(rows, total); len(rows) == 0 {
 		return
 	}
 	const shares, gap, readable = 18, 2, 16
-	width, modules := len("function"), len("module")
+	heading := "function" + by
+	width, modules := len(heading), len("module")
 	for i := range rows {
-		rows[i].Module = cut(rows[i].Module, moduleWidth)
+		name, noted := strings.CutSuffix(rows[i].Module, lateNote)
+		rows[i].Module = cut(name, moduleWidth)
+		if noted {
+			rows[i].Module += lateNote
+		}
 		modules = max(modules, utf8.RuneCountInString(rows[i].Module))
 	}
 	limit := functionWidth
@@ -148,7 +222,7 @@ func writeTable(w *strings.Builder, own string, rows []Function, total int64, co
 		rows[i].Name = cut(rows[i].Name, limit)
 		width = max(width, utf8.RuneCountInString(rows[i].Name))
 	}
-	fmt.Fprintf(w, "\n%8s   total  %-*s  module\n", own, width, "function")
+	fmt.Fprintf(w, "\n%8s   total  %-*s  module\n", own, width, heading)
 	for _, r := range rows {
 		fmt.Fprintf(w, "  %5.1f%%  %5.1f%%  %-*s  %s\n",
 			percent(r.Self, total), percent(r.Total, total),
@@ -158,6 +232,21 @@ func writeTable(w *strings.Builder, own string, rows []Function, total int64, co
 
 // calledBy is between a native function and the script function that calls it.
 const calledBy = " ← "
+
+// explain marks functions of the kernel that have the time of code that the clock cannot sample.
+func explain(rows []Function) {
+	for i, r := range rows {
+		if describe.EnablesInterrupts(r.Name) && kernelModules[r.Module] {
+			rows[i].Module += lateNote
+		}
+	}
+}
+
+// lateNote is in the row of a function that enables interrupts.
+const lateNote = ": interrupts were off"
+
+// kernelModules are the modules of the kernel's own functions.
+var kernelModules = map[string]bool{"kernel.kallsyms": true, "vmlinux": true}
 
 // writeReasons writes the notes at the ends of stacks with their shares of total.
 func writeReasons(w *strings.Builder, reasons []Function, total int64, columns int) {

@@ -78,13 +78,47 @@ func TestSummary(t *testing.T) {
 	} {
 		t.Run(c.golden, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := Summary(&out, c.p, SummaryOptions{Functions: c.n}); err != nil {
+			if err := Summary(&out, c.p, SummaryOptions{Functions: c.n, Verbose: true}); err != nil {
 				t.Fatal(err)
 			}
 			encodetest.Golden(t, c.golden, out.Bytes())
 			checkPrintable(t, out.String())
 		})
 	}
+}
+
+// A short summary has at most eight lines, whatever it has to say, and no losses.
+func TestShortSummary(t *testing.T) {
+	long := strings.Repeat("word ", 25)
+	for name, answers := range map[string][]string{"none": nil, "one": {"short"}, "many": {"a", "b", "c", "d"}, "long": {long, long, long}} {
+		for _, p := range []*profile.Profile{encodetest.Typical(), encodetest.Large(100), encodetest.Hostile(), encodetest.Empty(), manyNotes()} {
+			var out strings.Builder
+			if err := Summary(&out, p, SummaryOptions{Functions: 10, Answers: answers}); err != nil {
+				t.Fatal(err)
+			}
+			text := strings.ReplaceAll(out.String(), "\n\n", "\n")
+			if n := lines(text, answerWidth); n > AnswerLines {
+				t.Errorf("%s: got %d lines, want at most %d:\n%s", name, n, AnswerLines, text)
+			}
+			if len(answers) > 0 && !strings.Contains(text, "  "+answers[0]+"\n") {
+				t.Errorf("%s: no %q in\n%s", name, answers[0], text)
+			}
+			if strings.Contains(text, "lost") {
+				t.Errorf("%s: a loss in\n%s", name, text)
+			}
+		}
+	}
+}
+
+// manyNotes returns a profile whose stacks end in many notes, below many functions.
+func manyNotes() *profile.Profile {
+	b := profile.NewBuilder(profile.ValueType{Type: "waits", Unit: "count"})
+	for _, name := range strings.Fields("a b c d e f g h") {
+		caller := b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name})})
+		note := b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: "[" + name + "]"}), Kind: profile.KindMarker})
+		b.Add(profile.Sample{Stack: b.Push(b.Push(0, caller), note), CPU: -1, Values: []int64{1}})
+	}
+	return b.Profile(profile.Meta{}, profile.Losses{})
 }
 
 // Everything that a file says about its run and machine is untrusted.
@@ -95,7 +129,7 @@ func TestSummaryHostile(t *testing.T) {
 		p.Meta.Grouping = profile.GroupLabel
 		noun := describe.NounOfProfile(&p)
 		var out strings.Builder
-		if err := Summary(&out, &p, SummaryOptions{Functions: 20, All: true}); err != nil {
+		if err := Summary(&out, &p, SummaryOptions{Functions: 20, All: true, Verbose: true}); err != nil {
 			t.Fatal(err)
 		}
 		lines := append(Stripped(p.Meta.Stripped, noun), describe.Machine(p.Meta), describe.LabelHint(&p))
@@ -195,7 +229,7 @@ func TestHottestOfPrograms(t *testing.T) {
 	} {
 		p := waiting(test.waits)
 		var out strings.Builder
-		if err := Summary(&out, p, SummaryOptions{Functions: 4}); err != nil {
+		if err := Summary(&out, p, SummaryOptions{Functions: 4, Verbose: true}); err != nil {
 			t.Fatal(err)
 		}
 		if _, got, _ := strings.Cut(out.String(), "\n\n"); got != test.want {
@@ -280,7 +314,7 @@ func BenchmarkWrite(b *testing.B) {
 func TestSummaryColumns(t *testing.T) {
 	for columns, want := range map[int]int{60: 60, 80: 80, 200: 100} {
 		var out bytes.Buffer
-		if err := Summary(&out, encodetest.Typical(), SummaryOptions{Functions: 20, Columns: columns}); err != nil {
+		if err := Summary(&out, encodetest.Typical(), SummaryOptions{Functions: 20, Columns: columns, Verbose: true}); err != nil {
 			t.Fatal(err)
 		}
 		_, table, _ := strings.Cut(out.String(), "\n\n")
