@@ -84,12 +84,14 @@ func pick(c *tab, selector, value string) {
 	c.until(fmt.Sprintf(`document.querySelector("%s .popup").hidden`, selector))
 }
 
-// offered returns what a picker offers for a search, each entry with a space for each entry
-// that it is below of.
+// offered returns what a picker offers for a search, each entry with a space for each level
+// below the first.
 func offered(c *tab, selector, search string) (entries []string) {
 	c.t.Helper()
 	c.clickOn(selector + " > button")
-	c.write(search)
+	if search != "" {
+		c.write(search)
+	}
 	c.eval(fmt.Sprintf(`[...document.querySelectorAll("%s [role=option]")].map((e) => " ".repeat(e.dataset.level) + e.textContent)`, selector), &entries)
 	c.press("Escape")
 	return entries

@@ -381,6 +381,7 @@ class Chart {
       const box = isKey ? this.selection : this.boxAt(...position(event));
       if (!box) return;
       event.preventDefault();
+      this.canvas.focus({ preventScroll: true });
       this.select(box);
       const { left, top } = this.canvas.getBoundingClientRect();
       const [x, y] = isKey ? [left + box.x, top + this.rowTop(box.depth) + ROW] : [event.clientX, event.clientY];
