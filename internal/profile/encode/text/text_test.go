@@ -415,7 +415,7 @@ func TestSummaryOfScripts(t *testing.T) {
 `},
 	} {
 		var out strings.Builder
-		if err := Summary(&out, scripted(), SummaryOptions{Functions: 5, Native: test.native}); err != nil {
+		if err := Summary(&out, scripted(), SummaryOptions{Functions: 5, Native: test.native, Verbose: true}); err != nil {
 			t.Fatal(err)
 		}
 		if _, got, _ := strings.Cut(out.String(), "\n\n"); got != test.want {
