@@ -418,6 +418,10 @@ func parseLooseHead(line string) (h perfHead, one bool) {
 		h.rest = line[min(end+2, len(line)):]
 		start := eventStart(line[:end])
 		text, h.event = line[:start], strings.TrimSpace(line[start:end])
+	} else if dataHead(line) {
+		text, h.rest = "", line
+	} else if at := dataColumn(line); at >= 0 {
+		text, h.rest = line[:at], line[at:]
 	} else if at := instructionColumn(line); at >= 0 {
 		text, h.rest = line[:at], line[at:]
 	}
@@ -427,6 +431,49 @@ func parseLooseHead(line string) (h perfHead, one bool) {
 	h.before(text)
 	_, one = inlineFrame(h.rest)
 	return h, one
+}
+
+// dataSource follows the number of -F data_src: what the memory access was, "|OP LOAD|LVL L1 hit".
+const dataSource = " |OP "
+
+// dataColumn returns the place of the first number in 16 columns in a line, or -1: that of -F addr,
+// data_src or weight, which follow the other fields of a head. The instruction has a blank before its
+// columns, but none that belongs to the field before it.
+func dataColumn(line string) int {
+	before := ""
+	for end := 0; ; {
+		start, stop := nextWord(line, end)
+		if start == stop {
+			return -1
+		}
+		word := line[start:stop]
+		if isDigits(word, hexDigits) {
+			switch {
+			case strings.HasPrefix(line[stop:], dataSource):
+				return column(line, start, stop, ipWidth)
+			case end > 0 && isPadding(before, stop-end-ipWidth-1):
+				return stop - ipWidth
+			}
+		}
+		before, end = word, stop
+	}
+}
+
+// isPadding reports whether n blanks may pad a field on the right. The thread ID after that of the
+// process has 7 columns, with call chains 5.
+func isPadding(word string, n int) bool {
+	if _, tid, ok := strings.Cut(word, "/"); ok && isID(word) {
+		return n == max(7-len(tid), 0) || n == max(5-len(tid), 0)
+	}
+	return n == 0 || isMisc(word) && n == miscWidth-1-len(word)
+}
+
+// dataHead reports whether a line begins with a number in 16 columns and a blank before them, and has no
+// tab before it, which are the data of a sample, and not an instruction.
+func dataHead(line string) bool {
+	start, stop := nextWord(line, 0)
+	return start > 0 && stop == ipWidth && strings.Trim(line[:start], " ") == "" && isDigits(line[start:stop], hexDigits) &&
+		(stop == len(line) || line[stop] == ' ')
 }
 
 // addressColumn reports whether text begins with an address in its columns.

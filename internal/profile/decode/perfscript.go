@@ -33,6 +33,7 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 	}
 	head, _ := r.Peek(sniffed) // an error comes again
 	s.bareFrames = !emptyLine.Match(head)
+	s.tabs = tabbedFrame.Match(head)
 	in := lines{r: r, limit: maxEventLine}
 	for {
 		line, ok, err := in.next()
@@ -51,6 +52,8 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 			s.line(line)
 		case s.open == nil || len(s.open.frames) == 0:
 			s.unread++ // they follow no call chain
+		default:
+			s.open.closed = true
 		}
 		if s.unread == unread && line != "" && line[0] != '#' && s.loose == "" {
 			s.understood++
@@ -78,6 +81,9 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 // emptyLine matches a line without anything between others.
 var emptyLine = regexp.MustCompile(`\n[ \t\r]*\n\s*\S`)
 
+// tabbedFrame matches a frame as perf writes it in a call chain.
+var tabbedFrame = regexp.MustCompile(`(^|\n)\t {0,15}[0-9a-f]{1,16}[ \r\n]`)
+
 // errNoHeads is the error of a text in which nothing was recognized.
 var errNoHeads = errors.New("no line is the head of a sample or a frame, as perf script writes them")
 
@@ -103,6 +109,7 @@ type scriptReader struct {
 	// bareFrames is set if no empty line ends a call chain: frames without heads, after a blank instead of
 	// a tab, are then a sample each (-F ip,sym without call chains).
 	bareFrames bool
+	tabs       bool // frames of call chains have a tab before them
 	// bare has samples without frames that have such heads, until one with frames is seen.
 	bare    []*perfSample
 	samples uint64
@@ -121,6 +128,7 @@ type perfSample struct {
 	callee profile.Kind // of the last instruction in frames, if there is one
 	calls  bool         // there is one
 	cookie string       // of the user callers that follow later, if any
+	closed bool         // what follows the frames was seen
 }
 
 // readFrame is a frame that was read. An inlined one has neither a file nor a place of
@@ -153,12 +161,26 @@ func isPerfScript(line string) bool {
 	case line[0] == '\t':
 	case instructionColumn(line) > 0, trimmedFrame.MatchString(line):
 		return true
+	case isDataLine(line):
+		return true
 	default:
 		if _, ok := parseHead(line); ok {
 			return true
 		}
 	}
 	_, ok := parseFrame(line)
+	return ok
+}
+
+// isDataLine reports whether a line is a sample with data before its instruction.
+func isDataLine(line string) bool {
+	at := dataColumn(line)
+	if dataHead(line) {
+		at = 0
+	} else if at < 0 {
+		return false
+	}
+	_, ok := inlineFrame(line[at:])
 	return ok
 }
 
@@ -195,11 +217,15 @@ func (s *scriptReader) line(line string) {
 		s.begin(head)
 		return
 	}
-	if !ok && line[0] == ' ' && !isAddress(line, indent) && instructionColumn(line) > 0 {
+	if !ok && line[0] == ' ' && !isAddress(line, indent) && (instructionColumn(line) > 0 || isDataLine(line)) {
 		s.looseHead(line)
 		return
 	}
 	if !ok && indent == 2 && s.source(text) {
+		return
+	}
+	if !ok && s.tabs && (dataHead(line) || line[0] == ' ' && dataColumn(line) > 0) && (s.open == nil || len(s.open.frames) == 0 || !isPart(line, text)) {
+		s.looseHead(line)
 		return
 	}
 	if f, isFrame := parseFrame(line); isFrame && (!ok || isAddress(line, indent)) {
@@ -367,7 +393,7 @@ func (s *scriptReader) frame(f perfScriptFrame, aligned, blank bool) {
 	placed := f.offset > 0 || f.file != "" && (strings.IndexByte("/[", f.file[0]) >= 0 || !strings.Contains(f.file, " "))
 	s.framed = s.framed || placed
 	sure := aligned || placed
-	if s.bareFrames && blank && !s.heads && s.loose == "" {
+	if (s.bareFrames && blank || s.open != nil && s.open.closed) && !s.heads && s.loose == "" {
 		s.end() // the sample before this one
 	}
 	if s.loose != "" && sure {
@@ -451,7 +477,13 @@ func (s *scriptReader) part(line, text string) bool {
 	if strings.HasPrefix(text, "BPF output:") || strings.HasPrefix(text, "BPF string:") || strings.HasPrefix(line, "                  ") && len(text) > 5 && text[4] == ':' && isDigits(text[:4], hexDigits) {
 		return true // follows an empty line
 	}
-	return (s.open != nil || s.samples > 0) && isPart(line, text)
+	if s.open == nil && s.samples == 0 || !isPart(line, text) {
+		return false
+	}
+	if s.open != nil && len(s.open.frames) > 0 && text[0] != '|' { // source code follows each frame
+		s.open.closed = true
+	}
+	return true
 }
 
 // begin of the lines that perf writes after the frames of a sample.
@@ -602,6 +634,8 @@ func parseFrame(line string) (f perfScriptFrame, ok bool) {
 		return f, false // an instruction, see isInstruction
 	case line[0] == '\t' && len(line) > 1 && line[1] == '\t' && end < 5:
 		return f, false // assembly: "add"
+	case strings.HasPrefix(rest, dataSource):
+		return f, false // of a head of few fields
 	case line[0] != '\t' && (isPart(line, text) || strings.TrimSpace(rest) == "" && !isAddress(line, len(line)-len(text))):
 		return f, false // a number
 	}
