@@ -93,6 +93,7 @@ var signatures = compile([]signature{
 
 	// Other profilers.
 	{`PERFILE2|2ELIFREP|PERFFILE`, foreign{"perf.data", "send it through perf script"}}, // its own readers come first
+	{`QPERFSTREAM\x00`, foreign{"data of hotspot (perfparser)", "give perf.data itself"}},
 	{`FLR\x00`, foreign{"a Java Flight Recorder file (JFR)", "convert it with jfrconv of async-profiler: jfrconv -o collapsed IN OUT.folded"}},
 	{`JAVA PROFILE 1\.0`, foreign{"a file of Java's HPROF agent", "a heap dump has no stacks to count; for CPU time, use async-profiler"}},
 	{`Nettrace|!Microsoft\.`, foreign{"a .nettrace file", "record the process with fulgur instead"}},
@@ -102,7 +103,7 @@ var signatures = compile([]signature{
 	{`gmon[\x00-\x02]|Flat profile:\r?\n|\s*Call graph \(`, foreign{"a profile of gprof", "it has no stacks; record with fulgur instead"}},
 	{`go 1\.[0-9]+ trace\x00`, foreign{"an execution trace of Go", "make profiles of it with go tool trace -pprof=TYPE"}},
 	{`SIMPLEPERF|sample:\r?\n +event_type: `, foreign{"a file of simpleperf report-sample", "use report_sample.py of simpleperf, whose text is that of perf script"}},
-	{`\*version\n|SLOW\x01|SLOW\x02|SLOW\x03`, foreign{"a method trace of Android", noConversion}},
+	{`\*version\n|SLOW[\x01-\x03\xf1-\xf3]`, foreign{"a method trace of Android", noConversion}},
 	{`# callgrind format|version: [0-9]+\r?\ncreator: |desc: |events: |positions: |cmd: `, foreign{"a file of valgrind (callgrind, cachegrind or massif)", "it has no stacks; record with fulgur instead"}},
 	{`v8-version,|shared-library,|code-creation,`, foreign{"a log of node --prof", "record node with fulgur instead, or send it through node --prof-process --preprocess for other viewers"}},
 	{`heap_v2/`, foreign{"a heap profile of jemalloc", "convert it with jeprof --collapsed PROGRAM IN"}},

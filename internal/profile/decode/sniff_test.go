@@ -34,6 +34,8 @@ func TestRefused(t *testing.T) {
 		elf(4):                                     "is a core dump",
 		"\x89PNG\r\n\x1a\n":                        "picture",
 		"FLR\x00\x00\x02":                          "JFR",
+		"QPERFSTREAM\x00\x13":                      "hotspot",
+		"SLOW\xf3\x00\x20\x00":                     "method trace of Android",
 		"JAVA PROFILE 1.0.2\x00":                   "HPROF",
 		"Nettrace\x14\x00\x00\x00":                 ".nettrace",
 		"\x17\x08Dtracing6\x00":                    "trace.dat",
