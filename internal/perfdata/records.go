@@ -1,8 +1,8 @@
 package perfdata
 
 import (
-	"bytes"
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
