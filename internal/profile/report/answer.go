@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"fulgur/internal/message/plain"
 	"fulgur/internal/profile/encode/describe"
 )
 
@@ -112,7 +113,7 @@ func (a *Answer) WriteMarkdown(w io.Writer) error {
 		for _, c := range a.question.columns {
 			cell := c.text(&a.Rows[i])
 			if c.isName && cell != "" {
-				cell = span(cell, true)
+				cell = plain.Code(cell, true)
 			}
 			b.WriteString(" " + cell + " |")
 		}

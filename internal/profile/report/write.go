@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 )
 
@@ -44,7 +45,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 			return fmt.Sprintf("| %s | %s | %s | %s |\n", own, total, function, module)
 		},
 		columns: func(own string) string { return "| " + own + " | total | function | module |\n|---:|---:|---|---|\n" },
-		name:    func(s string) string { return span(s, true) },
+		name:    func(s string) string { return plain.Code(s, true) },
 	})
 }
 
@@ -164,25 +165,7 @@ func code(s string) string {
 			return b.String()
 		}
 		name, after, _ := strings.Cut(rest, end)
-		b.WriteString(span(name, false))
+		b.WriteString(plain.Code(name, false))
 		s = after
 	}
-}
-
-// span returns a name as a code span of Markdown (CommonMark 6.1), whose delimiter is longer
-// than every run of backticks in it. In a cell of a table, GitHub's Markdown takes "\|" for a
-// bar, even in code.
-func span(s string, cell bool) string {
-	longest, run := 0, 0
-	for _, r := range s {
-		if run++; r != '`' {
-			run = 0
-		}
-		longest = max(longest, run)
-	}
-	if cell {
-		s = strings.ReplaceAll(s, "|", `\|`)
-	}
-	ticks := strings.Repeat("`", longest+1)
-	return ticks + " " + s + " " + ticks
 }
