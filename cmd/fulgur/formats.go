@@ -19,7 +19,7 @@ func formatVars() kong.Vars {
 		"conversions":       plain.Or(conversionFormats()),
 		"conversionEndings": plain.Or(slices.Concat(output.Endings(), branches.Endings)),
 		"comparisons":       plain.Or(offline.ComparisonFormats()),
-		"comparisonEndings": plain.Or(output.Endings(offline.ComparisonFormats()...)),
+		"comparisonEndings": plain.Or(offline.ComparisonEndings()),
 	}
 }
 

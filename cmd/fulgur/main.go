@@ -1,8 +1,8 @@
 // Command fulgur is a profiler for Linux: it shows where processes spend their time,
 // on the CPU and waiting.
 //
-// The exit code is 0 for success, 1 for a failed run and 2 for a usage error. If
-// fulgur launches a command, it is the command's.
+// The exit code is 0 for success, 1 for a failed run and 2 for a usage error. It is 3 if fulgur diff
+// found a regression beyond a limit. If fulgur launches a command, it is the command's.
 package main
 
 import (
@@ -64,7 +64,7 @@ var subcommands = []subcommand{
 
 	{"view", filesGroup, "Show a profile in a browser, with source and assembly.", with[viewCommand]},
 	{"convert", filesGroup, "Convert a profile to another format, or perf.data to a BOLT or AutoFDO profile.", with[convertCommand]},
-	{"diff", filesGroup, "Compare two profiles.", with[diffCommand]},
+	{"diff", filesGroup, "Compare profiles, and tell changes from noise.", with[diffCommand]},
 	{"report", filesGroup, "Describe a profile in sentences: the hottest code, waits and losses.", with[reportCommand]},
 	{"merge", filesGroup, "Add up profiles of many hosts and runs.", with[mergeCommand]},
 	{"mcp", filesGroup, "Let an AI assistant measure, and ask about profiles (Model Context Protocol).", with[mcpCommand]},
@@ -253,6 +253,11 @@ type launcher interface {
 	launch(argv []string)
 }
 
+// sided is a command that compares files with others, given after "--".
+type sided interface {
+	newSide(files []string)
+}
+
 // newParser returns the parser of some commands. It calls helped after it has printed help to
 // stdout.
 func newParser(list []subcommand, stdout, stderr io.Writer, helped func(), more ...kong.Option) (*kong.Kong, error) {
@@ -330,6 +335,13 @@ func parse(args []string, stdout, stderr io.Writer, files ...*configFile) (comma
 		return nil, fmt.Errorf("%s is not a command", parsed.Command())
 	}
 	if !launch {
+		return selected, nil
+	}
+	if s, ok := selected.(sided); ok {
+		if len(argv) == 0 {
+			return nil, usageError{errors.New(`no profile follows "--"`)}
+		}
+		s.newSide(argv)
 		return selected, nil
 	}
 	l, ok := selected.(launcher)

@@ -279,7 +279,7 @@ func TestBombDeepStack(t *testing.T) {
 				})
 				if to, ok := strings.CutPrefix(format, "diff-"); ok {
 					var out, stderr strings.Builder
-					if _, err := Diff(t.Context(), DiffOptions{Base: path, New: path, Format: to, Stdout: &out, Stderr: &stderr}); err != nil {
+					if _, err := Diff(t.Context(), DiffOptions{Base: []string{path}, New: []string{path}, Format: to, Stdout: &out, Stderr: &stderr}); err != nil {
 						t.Fatal(err)
 					}
 					if to == "folded" && !strings.Contains(out.String(), "[truncated] 7 7\n") {

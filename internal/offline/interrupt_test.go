@@ -49,7 +49,7 @@ func TestInterruptedBeforeWriting(t *testing.T) {
 	out := filepath.Join(dir, "out")
 	runs := map[string]func(ctx context.Context, stderr io.Writer) error{
 		"diff": func(ctx context.Context, stderr io.Writer) error {
-			_, err := Diff(ctx, DiffOptions{Base: plain, New: warned, Output: out, Format: "html", Stderr: stderr})
+			_, err := Diff(ctx, DiffOptions{Base: []string{plain}, New: []string{warned}, Output: out, Format: "html", Stderr: stderr})
 			return err
 		},
 		"report": func(ctx context.Context, stderr io.Writer) error {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/compare"
 	"fulgur/internal/profile/encode/pprof"
 )
 
@@ -71,15 +72,15 @@ func TestDiffChoosesValue(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		o := DiffOptions{
-			Base: valuesFile(t, "", "f", test.base...), New: valuesFile(t, "cpu", "f", test.changed...),
-			Format: "folded", Stdout: &out, Stderr: io.Discard,
+			Base: []string{valuesFile(t, "", "f", test.base...)}, New: []string{valuesFile(t, "cpu", "f", test.changed...)},
+			Normalize: compare.Amounts, Format: "folded", Stdout: &out, Stderr: io.Discard,
 		}
 		if code, err := Diff(t.Context(), o); code != 0 || err != nil || out.String() != test.want {
 			t.Errorf("%+v: got %d, %v, %q; want 0 and %q", test, code, err, &out, test.want)
 		}
 	}
 	o := DiffOptions{
-		Base: valuesFile(t, "", "f", 1, 1, 1, 1), New: valuesFile(t, "", "f", 1, 1, 1, 1), Value: "lock-time",
+		Base: []string{valuesFile(t, "", "f", 1, 1, 1, 1)}, New: []string{valuesFile(t, "", "f", 1, 1, 1, 1)}, Value: "lock-time",
 		Format: "folded", Stdout: io.Discard, Stderr: io.Discard,
 	}
 	if code, err := Diff(t.Context(), o); code != 2 || err == nil || !strings.Contains(err.Error(), "off-cpu") {
@@ -115,7 +116,7 @@ func TestEvents(t *testing.T) {
 		}
 	}
 	var problems bytes.Buffer
-	if code, err := Diff(t.Context(), DiffOptions{Base: file, New: file, Format: "folded", Stdout: io.Discard, Stderr: &problems}); code != 0 || err != nil || !strings.Contains(problems.String(), "3 events") {
+	if code, err := Diff(t.Context(), DiffOptions{Base: []string{file}, New: []string{file}, Format: "folded", Stdout: io.Discard, Stderr: &problems}); code != 0 || err != nil || !strings.Contains(problems.String(), "3 events") {
 		t.Errorf("diff: got %d, %v, %q", code, err, &problems)
 	}
 	problems.Reset()
@@ -166,7 +167,7 @@ func TestUnit(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	o := DiffOptions{Base: bcc, New: ours, Unit: "us", Format: "folded", Stdout: &out, Stderr: io.Discard}
+	o := DiffOptions{Base: []string{bcc}, New: []string{ours}, Normalize: compare.Amounts, Unit: "us", Format: "folded", Stdout: &out, Stderr: io.Discard}
 	if code, err := Diff(t.Context(), o); code != 0 || err != nil || out.String() != "# base, new in microseconds, without tasks\na;b 5 7000\n" {
 		t.Errorf("got %d, %v, %q; want 0 and 5 and 7000 µs", code, err, &out)
 	}
@@ -178,10 +179,10 @@ func TestUnit(t *testing.T) {
 
 // A comparison in text and folded stacks has short names on request.
 func TestDiffShortNames(t *testing.T) {
-	base, changed := valuesFile(t, "", "ns::f(int)", 1, 1, 1, 1), valuesFile(t, "", "ns::g<a::b>(int)", 1, 1, 1, 1)
+	base, changed := []string{valuesFile(t, "", "ns::f(int)", 1, 1, 1, 1)}, []string{valuesFile(t, "", "ns::g<a::b>(int)", 1, 1, 1, 1)}
 	for _, format := range []string{"text", "folded", "svg"} {
 		var out bytes.Buffer
-		o := DiffOptions{Base: base, New: changed, Format: format, ShortNames: true, Stdout: &out, Stderr: io.Discard}
+		o := DiffOptions{Base: base, New: changed, Format: format, All: true, ShortNames: true, Stdout: &out, Stderr: io.Discard}
 		if code, err := Diff(t.Context(), o); code != 0 || err != nil {
 			t.Fatal(code, err)
 		}
@@ -202,7 +203,8 @@ func diffed(t *testing.T, o DiffOptions) string {
 	return out.String()
 }
 
-// With equal totals, folded stacks have a base in whole samples, and text the exact shares.
+// Runs of different lengths are compared by shares: folded stacks have a base in whole samples, and
+// text the exact shares.
 func TestDiffNormalize(t *testing.T) {
 	dir := t.TempDir()
 	base, changed := filepath.Join(dir, "base.folded"), filepath.Join(dir, "new.folded")
@@ -211,23 +213,27 @@ func TestDiffNormalize(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := DiffOptions{Base: base, New: changed, Normalize: true, Format: "folded"}
+	o := DiffOptions{Base: []string{base}, New: []string{changed}, All: true, Format: "folded"}
 	if got, want := diffed(t, o), "app;a 3 5\napp;b 7 5\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("folded: got %q, want %q", got, want)
 	}
-	o.Format = "text"
+	o.Normalize = compare.Amounts
+	if got, want := diffed(t, o), "app;a 1 5\napp;b 2 5\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("amounts: got %q, want %q", got, want)
+	}
+	o.Format, o.Normalize = "text", compare.Automatic
 	if got := diffed(t, o); !strings.Contains(got, "33.3") || !strings.Contains(got, "66.7") {
 		t.Errorf("text: got %q, want shares of 33.3 and 66.7 %%", got)
 	}
 	o.Format = "html"
-	if got, scaled := diffed(t, o), diffed(t, DiffOptions{Base: base, New: changed, Format: "html"}); got != scaled {
+	if got, scaled := diffed(t, o), diffed(t, DiffOptions{Base: o.Base, New: o.New, Normalize: compare.Amounts, Format: "html"}); got != scaled {
 		t.Error("html: got another page, which compares shares anyway")
 	}
 }
 
 // The table is as narrow as the terminal, but not in a file.
 func TestDiffColumns(t *testing.T) {
-	o := DiffOptions{Base: valuesFile(t, "", "f", 1, 1, 1, 1), New: valuesFile(t, "", "g", 1, 1, 1, 1), Format: "text", Columns: 60}
+	o := DiffOptions{Base: []string{valuesFile(t, "", "f", 1, 1, 1, 1)}, New: []string{valuesFile(t, "", "g", 1, 1, 1, 1)}, All: true, Format: "text", Columns: 60}
 	if got := diffed(t, o); strings.Contains(got, "total") || !strings.Contains(got, "self") {
 		t.Errorf("got %q on a narrow terminal, want self values only", got)
 	}

@@ -355,6 +355,18 @@ func (p *Profile) counts() int {
 	return -1
 }
 
+// SamplesOf returns the index of the value that counts the samples on which value v rests, or -1 if
+// there is none. Heap profiles have none: their counts are estimates of more than was sampled.
+func (p *Profile) SamplesOf(v int) int {
+	switch of := p.ValueTypes[v]; {
+	case strings.HasSuffix(of.Type, "_objects"), strings.HasSuffix(of.Type, "_space"):
+		return -1
+	case of.Unit == "count":
+		return v
+	}
+	return p.counts()
+}
+
 // count returns how many occurrences s stands for: its value counts, or 1.
 func (s Sample) count(counts int) uint64 {
 	if counts >= 0 && s.Values[counts] > 1 {

@@ -56,7 +56,7 @@ func TestMaxDepth(t *testing.T) {
 			t.Errorf("%d frames: got innermost %s, want the marker if they are cut", depth, name)
 		}
 		// A stack that was cut is not cut again.
-		d := Diff(p.Only(0), p.Only(0), false)
+		d := Diff([]*Profile{p.Only(0)}, []*Profile{p.Only(0)}, 1)
 		if d.Total(1) != 3 || d.Losses[LossTooDeep] != deep {
 			t.Errorf("comparison with itself: got total %d, losses %+v; want 3, %d too deep", d.Total(1), d.Losses, deep)
 		}

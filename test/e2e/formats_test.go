@@ -74,12 +74,13 @@ func TestDiff(t *testing.T) {
 	base := writeTo(t, filepath.Join(dir, "base.folded"), "server;main;parse 40\nserver;main;sort 60\n")
 	changed := writeTo(t, filepath.Join(dir, "new.folded"), "server;main;parse 10\nserver;main;sort 30\nserver;main;log 10\n")
 	for line, want := range map[string]string{
-		"--format folded":    "server;main;log 0 10\nserver;main;parse 40 10\nserver;main;sort 60 30\n",
-		"-n --format folded": "server;main;log 0 10\nserver;main;parse 20 10\nserver;main;sort 30 30\n",
-		"--top 1":            "40        10       -30          40        10       -30  parse",
-		"-n --top 2":         "40.0      20.0     -20.0        40.0      20.0     -20.0  parse",
-		"--format svg":       `<title>log: 10 samples, 20.00%&#xA;before: 0 samples`,
-		"--format html":      "new.folded</title>",
+		"--no-normalize --format folded": "server;main;log 0 10\nserver;main;parse 40 10\nserver;main;sort 60 30\n",
+		"--format folded":                "server;main;log 0 10\nserver;main;parse 20 10\nserver;main;sort 30 30\n",
+		"--no-normalize":                 "40.0     10.0    -30.0    ±13.9       40.0     10.0    -30.0    ±13.9  parse",
+		"--format md":                    "| 40.0 | 20.0 | -20.0 ±14.7 |",
+		"--format json":                  `"function": "parse"`,
+		"--format svg":                   `<title>log: 10 samples, 20.00%&#xA;before: 0 samples`,
+		"--format html":                  "new.folded</title>",
 	} {
 		r := fulgur(t, slices.Concat([]string{"diff"}, strings.Fields(line), []string{base, changed})...)
 		if r.code != 0 || !strings.Contains(r.stdout, want) {

@@ -120,7 +120,7 @@ func writeAll(t *testing.T, p *profile.Profile) {
 			whole("OTLP", data, OTLP, v, p.Total(v))
 		}
 	}
-	if d := profile.Diff(p.Only(0), p.Only(0), false); d.Total(0) != d.Total(1) {
+	if d := profile.Diff([]*profile.Profile{p.Only(0)}, []*profile.Profile{p.Only(0)}, 1); d.Total(0) != d.Total(1) {
 		t.Fatalf("got totals %d and %d comparing a profile with itself, want equal ones", d.Total(0), d.Total(1))
 	}
 }

@@ -9,8 +9,8 @@ import (
 // Compared returns a comparison of two small profiles: two functions share a caller, one
 // function takes less, one is new and one is gone.
 func Compared() *profile.Profile {
-	return profile.Diff(handling(map[string]int64{"parse": 40, "sort": 30, "log": 20}),
-		handling(map[string]int64{"parse": 10, "sort": 30, "cache": 20}), false)
+	return profile.Diff([]*profile.Profile{handling(map[string]int64{"parse": 40, "sort": 30, "log": 20})},
+		[]*profile.Profile{handling(map[string]int64{"parse": 10, "sort": 30, "cache": 20})}, 1)
 }
 
 // handling returns a profile of a server whose handler calls functions, with the given
