@@ -4,8 +4,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
-
-	"fulgur/internal/testenv"
 )
 
 // Tables that are placed and freed at random keep their contents, no matter how many pages
