@@ -107,12 +107,15 @@ func (c *console) drained() string {
 	return c.written()
 }
 
-// ended waits for the end of the summary, and returns the whole output.
+// inSummary is in the summary of fulgur top, whose screens do not have it.
+const inSummary = " of pid "
+
+// ended waits for the summary, and returns the whole output.
 func (c *console) ended() (out string) {
 	c.t.Helper()
 	testenv.Await(c.t, func() bool {
 		out = c.written()
-		return strings.Contains(out, "fulgur itself: ")
+		return strings.Contains(out, inSummary)
 	}, func() string { return fmt.Sprintf("output = %q, want the summary", out) })
 	return out
 }
@@ -196,7 +199,7 @@ func TestTop(t *testing.T) {
 			if strings.Contains(out, "\x1b]0;") || strings.Count(out, "\x1b[2J") > 0 {
 				t.Errorf("the name of the process controlled the terminal: %q", out)
 			}
-			if screen := strings.LastIndex(out, "\x1b[?1049l"); screen < 0 || screen > strings.LastIndex(out, "fulgur itself: ") {
+			if screen := strings.LastIndex(out, "\x1b[?1049l"); screen < 0 || screen > strings.LastIndex(out, inSummary) {
 				t.Errorf("got the summary before the screen was restored: %q", out[max(len(out)-500, 0):])
 			}
 		})
