@@ -28,7 +28,7 @@ Example, for an assistant whose configuration has a list of servers:
 `
 }
 
-func (c *mcpCommand) run(ctx context.Context, env environment) (int, error) {
+func (c *mcpCommand) run(ctx context.Context, _ environment) (int, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return exitFailed, err

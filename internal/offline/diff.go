@@ -170,7 +170,7 @@ func (c comparison) draw(w io.Writer, scale float64, write func(io.Writer, *prof
 	base.ValueTypes, changed.ValueTypes = types, types
 	base.Meta = c.base[0].Meta
 	return write(w, changed, flame.Options{
-		Title: sideName(c.DiffOptions.Base) + " → " + sideName(c.DiffOptions.New), Base: base,
+		Title: sideName(c.Base) + " → " + sideName(c.New), Base: base,
 		Inverted: c.Inverted, Width: c.Width, ShortNames: c.ShortNames,
 	})
 }

@@ -110,8 +110,8 @@ func (o *MergeOptions) forBOLT(ctx context.Context) (bool, error) {
 	case stacks != "" && other != "":
 		return false, o.notStacks(ctx, other)
 	case stacks == "" && other == "":
-		_, err := output.Choose(o.Output, o.Format)
-		return err != nil || o.Format == "" && output.IsStdout(o.Output), nil
+		_, unknown := output.Choose(o.Output, o.Format)
+		return unknown != nil || o.Format == "" && output.IsStdout(o.Output), nil //nolint:nilerr // an unknown format is one of BOLT's
 	}
 	return stacks == "", nil
 }

@@ -80,8 +80,6 @@ func TestAllocProbes(t *testing.T) {
 		"file replaced": {replaced: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name != "live" {
-			}
 			program := sampler
 			if test.replaced {
 				program = duplicate(t, sampler, t.TempDir())

@@ -54,8 +54,6 @@ func TestThreadContext(t *testing.T) {
 			if test.long {
 				testenv.Long(t)
 			}
-			if test.library != nil {
-			}
 			program := testenv.Compile(t, "context", "gcc", append([]string{"-O2", "testdata/context.c"}, test.program...)...)
 			cmd := exec.Command(program, seconds)
 			if test.library != nil {

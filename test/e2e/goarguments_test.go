@@ -63,22 +63,19 @@ func TestCountGoArguments(t *testing.T) {
 	for _, test := range []struct {
 		function, flag, value, want string
 		most                        int // of a call
-		slow                        bool
 	}{
-		{"goWords", "--weight", "arg0", "a", 60, true},
-		{"goWords", "--weight", "arg3", "text", 11, true},
-		{"goWords", "--weight", "arg5", "len", 60, true},
-		{"goWords", "--weight", "arg6", "cap", 63, true},
-		{"goWords", "--weight", "arg8", "last", 1060, false},
-		{"goWords", "--filter", "arg3 == 6 && arg1 < -30", "some", 1, false},
-		{"goReceiver.goMethod", "--weight", "arg1", "second", 120, true},
-		{"goReceiver.goMethod", "--weight", "arg2", "n", 180, true},
-		{"goGrow", "--weight", "arg0", "depths", 200, true},
-		{"goGrow", "--filter", "arg0 >= 0", "grows", 1, false},
+		{"goWords", "--weight", "arg0", "a", 60},
+		{"goWords", "--weight", "arg3", "text", 11},
+		{"goWords", "--weight", "arg5", "len", 60},
+		{"goWords", "--weight", "arg6", "cap", 63},
+		{"goWords", "--weight", "arg8", "last", 1060},
+		{"goWords", "--filter", "arg3 == 6 && arg1 < -30", "some", 1},
+		{"goReceiver.goMethod", "--weight", "arg1", "second", 120},
+		{"goReceiver.goMethod", "--weight", "arg2", "n", 180},
+		{"goGrow", "--weight", "arg0", "depths", 200},
+		{"goGrow", "--filter", "arg0 >= 0", "grows", 1},
 	} {
 		t.Run(test.function+" "+test.value, func(t *testing.T) {
-			if test.slow {
-			}
 			out := filepath.Join(t.TempDir(), "out.folded")
 			r := fulgur(t, "count", "--unwind", "fp", "-o", out, "-e", "uprobe:"+program+":fulgur/test/e2e."+test.function, test.flag, test.value, "--", program)
 			if r.code != 0 {
@@ -138,8 +135,6 @@ func TestGoCaller(t *testing.T) {
 		"alloc by frame pointers": {append(alloc, "--unwind", "fp"), prefix + "byBytes;runtime.makeslice;runtime."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name != "count" {
-			}
 			pid, ask := serve(t, program)
 			out := filepath.Join(t.TempDir(), "out.folded")
 			c := command(t, append(test.args, "-o", out, "-p", strconv.Itoa(pid))...)

@@ -153,8 +153,6 @@ const ownFaults = 100
 func TestRecordedFaults(t *testing.T) {
 	for _, command := range []string{"record", "faults"} {
 		t.Run(command, func(t *testing.T) {
-			if command != "record" {
-			}
 			r := record(t, "touch", command)
 			var mapped, major int64
 			for _, m := range r.markers(t, r.thread(t, "toucher"), "PageFault") {

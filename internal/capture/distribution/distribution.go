@@ -33,7 +33,7 @@ func Of(parts ...Kernel) (times histogram.Times) {
 	var slots [len(Kernel{}.Slots)]uint64
 	for i := range parts {
 		part := &parts[i]
-		for slot, n := range part.Slots {
+		for slot, n := range &part.Slots {
 			slots[slot] += n
 		}
 		times.Sum += part.Sum
@@ -41,7 +41,7 @@ func Of(parts ...Kernel) (times histogram.Times) {
 			times.Max = max(times.Max, m.Ns)
 		}
 	}
-	for slot, n := range slots {
+	for slot, n := range &slots {
 		if n > 0 {
 			low, high := bounds(slot)
 			times.Slots = append(times.Slots, histogram.Slot{Low: low, High: high, Count: n})

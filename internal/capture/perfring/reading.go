@@ -39,15 +39,15 @@ const (
 //
 // The rings' descriptors become readable, too, but the kernel's perf_poll reports this only once. Through the nested
 // epoll instances that Go uses, most of these reports get lost.
-func (s *rings) interval() time.Duration {
-	rate := s.options.Frequency
-	if p := s.options.Period; p > 0 {
-		if !s.options.Spec.IsTime() {
+func (r *rings) interval() time.Duration {
+	rate := r.options.Frequency
+	if p := r.options.Period; p > 0 {
+		if !r.options.Spec.IsTime() {
 			return readOften
 		}
 		rate = uint64(time.Second) / p
 	}
-	samples := time.Duration(s.events.smallest) / (StackCopy + 1<<10)
+	samples := time.Duration(r.events.smallest) / (StackCopy + 1<<10)
 	return min(max(samples*time.Second/time.Duration(max(rate, 1))/4, time.Millisecond), readAtLeast)
 }
 

@@ -62,7 +62,8 @@ func eager(t target.Target) (*Sampler, error) {
 		return nil, err
 	}
 	s.pace.unlimited = true
-	return s, s.Enable()
+	err = s.Enable()
+	return s, err
 }
 
 // start starts a sampler that the end of the test closes.

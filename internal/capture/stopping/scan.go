@@ -40,7 +40,7 @@ func (s *Sampler) scan() error {
 			if err != nil {
 				return err
 			}
-			pids = append(known, descendants...)
+			pids = slices.Concat(known, descendants)
 		}
 		for _, pid := range pids {
 			tids, err := procfs.Threads(pid)
@@ -87,7 +87,7 @@ func (s *Sampler) forked(p *process, stat procfs.Stat) {
 	}
 	s.batch = append(s.batch, perfevent.Fork{Stamp: stamp, PID: p.pid, TID: p.pid, PPID: parent.pid, PTID: parent.pid})
 	if parent.pid == p.parent && parent.image == p.image {
-		p.program.maps, p.program.read, p.program.size = parent.maps, parent.read, parent.size
+		p.maps, p.read, p.size = parent.maps, parent.read, parent.size
 		return
 	}
 	s.batch = append(s.batch, perfevent.Comm{Stamp: stamp, PID: p.pid, TID: p.pid, Comm: stat.Comm, Exec: true})

@@ -78,8 +78,8 @@ func TestStop(t *testing.T) {
 	if err != nil || !change.Stopped() || !change.Event() || change.Signal() != unix.SIGTRAP || change.Passed() != 0 || change.TID != pid {
 		t.Fatalf("got %+v, %v, want a stop", change, err)
 	}
-	if any, err := Stopped(); err != nil || any.TID != pid {
-		t.Errorf("got %+v, %v, want the stop of process %d", any, err, pid)
+	if found, err := Stopped(); err != nil || found.TID != pid {
+		t.Errorf("got %+v, %v, want the stop of process %d", found, err, pid)
 	}
 	var r Registers
 	if err := r.Read(pid); err != nil || r.Foreign() || r.PC() == 0 || r.SP() == 0 {

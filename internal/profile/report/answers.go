@@ -28,6 +28,9 @@ func (a *asked) place(id profile.FrameID) place {
 	return place{function: a.FrameName(id)}
 }
 
+// belongs reports whether a frame is of the function that the question is about.
+func (a *asked) belongs(id profile.FrameID) bool { return len(a.is) > 0 && a.is[id] }
+
 // stacks calls f for each stack that contains the function, or for each stack if the question is about none,
 // with its frames, leaf first, and its sum of the value. It counts the function's own amounts. Wakers are no part
 // of stacks.
@@ -44,7 +47,7 @@ func (a *asked) stacks(f func(id profile.StackID, path []profile.FrameID, n int6
 		}
 		clear(seen)
 		for _, id := range path {
-			if a.is == nil || !a.is[id] {
+			if !a.belongs(id) {
 				continue
 			}
 			at := a.place(id)
@@ -56,7 +59,7 @@ func (a *asked) stacks(f func(id profile.StackID, path []profile.FrameID, n int6
 			}
 			seen[at] = true
 		}
-		if id := a.owners.Frames[stack]; a.is != nil && a.is[id] {
+		if id := a.owners.Frames[stack]; a.belongs(id) {
 			rows[a.place(id)].Self += n
 		}
 		if a.is == nil || len(seen) > 0 {
