@@ -230,7 +230,7 @@ func TestNarrowTimes(t *testing.T) {
 		t.Error("the page is wider than the window")
 	}
 	var cut []string
-	c.eval(`[...document.querySelectorAll("button")].filter((b) => b.scrollHeight > b.clientHeight || b.scrollWidth > b.clientWidth).map((b) => b.textContent)`, &cut)
+	c.eval(`[...document.querySelectorAll("button")].filter((b) => b.scrollHeight > b.clientHeight || b.scrollWidth > b.clientWidth).map((b) => b.textContent + " " + b.id)`, &cut)
 	if len(cut) > 0 {
 		t.Errorf("the texts of the buttons %q are cut off", cut)
 	}
