@@ -83,7 +83,7 @@ func TestProgressFits(t *testing.T) {
 	if err := c.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range progress.FindAllString(c.ended(), -1) {
+	for _, line := range progress.FindAllString(c.until("written:"), -1) {
 		if !strings.HasPrefix(line, "\x1b[K\x1b[?7l") || !strings.HasSuffix(strings.TrimSuffix(line, "\r"), "\x1b[?7h") {
 			t.Errorf("got %q, want a line that the terminal cuts", line)
 		}

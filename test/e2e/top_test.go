@@ -110,13 +110,19 @@ func (c *console) drained() string {
 // inSummary is in the summary of fulgur top, whose screens do not have it.
 const inSummary = " of pid "
 
-// ended waits for the summary, and returns the whole output.
-func (c *console) ended() (out string) {
+// ended waits for the summary of fulgur top, and returns the whole output.
+func (c *console) ended() string {
+	c.t.Helper()
+	return c.until(inSummary)
+}
+
+// until waits until fulgur has written a text, and returns the whole output.
+func (c *console) until(text string) (out string) {
 	c.t.Helper()
 	testenv.Await(c.t, func() bool {
 		out = c.written()
-		return strings.Contains(out, inSummary)
-	}, func() string { return fmt.Sprintf("output = %q, want the summary", out) })
+		return strings.Contains(out, text)
+	}, func() string { return fmt.Sprintf("output = %q, want %q", out, text) })
 	return out
 }
 
