@@ -133,9 +133,12 @@ func (l Lack) Main() (line string, others int) {
 		switch {
 		case a.isGrave() && b.isGrave():
 			return cmp.Or(cmp.Compare(a.gravity, b.gravity), cmp.Compare(b.share, a.share))
-		default:
-			return cmp.Or(cmp.Compare(b.share, a.share), cmp.Compare(a.gravity, b.gravity))
+		case a.isGrave():
+			return -1
+		case b.isGrave():
+			return 1
 		}
+		return cmp.Or(cmp.Compare(b.share, a.share), cmp.Compare(a.gravity, b.gravity))
 	})
 	if main.gravity != unmeasuredGravity {
 		others = -1

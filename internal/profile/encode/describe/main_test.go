@@ -8,7 +8,7 @@ import (
 )
 
 // The summary has one loss: the gravest one that spoils much, or the one that spoils most.
-func TestMain(t *testing.T) {
+func TestMainLoss(t *testing.T) {
 	meta := profile.Meta{Frequency: 50, CPUs: 2, Duration: 10 * time.Second} // 1000 samples are due
 	stripped := profile.StrippedFiles{Files: []profile.Stripped{
 		{Path: "/bin/other", Remedy: "install other-dbg"}, {Path: "/lib/libapp.so", Exports: true, Remedy: "install libapp-dbg"},
@@ -34,6 +34,8 @@ func TestMain(t *testing.T) {
 		{"only late timers", profile.Losses{profile.LossSkipped: 20}, meta, "", 0},
 		{"many late timers", profile.Losses{profile.LossSkipped: 30, profile.LossNoTable: 100}, meta,
 			"3 % of the samples of all CPUs skipped: by the kernel, of any process: a late timer or another BPF program; if many, lower the rate", 1},
+		{"many late timers beside both", profile.Losses{profile.LossSkipped: 30, profile.LossUnresolvedCallers: 8, profile.LossUnresolved: 100}, meta,
+			"3 % of the samples of all CPUs skipped: by the kernel, of any process: a late timer or another BPF program; if many, lower the rate", 2},
 		{"not measured", profile.Losses{profile.LossUnresolved: 150}, profile.Meta{Unmeasured: []string{"kernel code is missing"}},
 			"kernel code is missing", 1},
 	} {
