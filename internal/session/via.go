@@ -237,8 +237,8 @@ func hosted() func(pid int, f *process.File) string {
 // maxDepartures limits the processes that the summary names as no longer sampled.
 const maxDepartures = 3
 
-// unmeasured returns what perf events alone, or stops, could not see so far, in lines of text, nil for BPF programs. The amounts of
-// CPU time are those of the whole run.
+// unmeasured returns what perf events alone, or stops, could not see so far, in lines of text, nil for BPF programs. Threads and
+// processes that are missing come first: a short summary has only one line. The amounts of CPU time are those of the whole run.
 func (r *run) unmeasured(amounts bool) (lines []string) {
 	_ = source.Each(r.sources, func(s *perfring.Source) error {
 		u := s.Unmeasured()
@@ -246,7 +246,6 @@ func (r *run) unmeasured(amounts bool) (lines []string) {
 			lines = append(lines, stopLines(u, r.stops.Stats(), amounts, onCPU(r.subject).Between())...)
 			return nil
 		}
-		lines = append(lines, leftOut(u, amounts, onCPU(r.subject).Between()))
 		if u.Without > 0 {
 			lines = append(lines, fmt.Sprintf("%d of %d threads were not measured: each takes an open file for each CPU, and fulgur opens up to %d of them: raise the limit with ulimit -n", u.Without, u.Threads, u.Limit))
 		}
@@ -259,6 +258,7 @@ func (r *run) unmeasured(amounts bool) (lines []string) {
 		if more := int(u.Departed) - maxDepartures; more > 0 {
 			lines = append(lines, fmt.Sprintf("other processes that ran such programs: %d", more))
 		}
+		lines = append(lines, leftOut(u, amounts, onCPU(r.subject).Between()))
 		return nil
 	})
 	return lines

@@ -411,7 +411,7 @@ func TestWithoutCapabilities(t *testing.T) {
 		}
 		// Room for the events of 10 of the 41 threads, but at most 3/8 of the files may be events.
 		limited := as(command(t, "-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(10*len(cpus)*8/3+8),
-			filepath.Join(filepath.Dir(workload), filepath.Base(program(t))), "profile", "--verbose", "-p", pid, "-F", "199", "-f"))
+			filepath.Join(filepath.Dir(workload), filepath.Base(program(t))), "profile", "-p", pid, "-F", "199", "-f"))
 		limited.Path, limited.Args[0] = testenv.Tool(t, "sh"), "sh" // busybox goes by this name
 		r := sampleWorkBy(t, limited, 300*time.Millisecond, pid)
 		if n := count(profile(t, r), ";work"); n == 0 {
