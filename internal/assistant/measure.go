@@ -33,7 +33,7 @@ type target struct {
 	Seconds   float64  `json:"seconds" jsonschema:"the duration"`
 	PID       int      `json:"pid,omitempty" jsonschema:"the process to measure; by default the whole machine"`
 	Children  bool     `json:"children,omitempty" jsonschema:"also measure the descendants of the process"`
-	Frequency uint64   `json:"frequency,omitempty" jsonschema:"samples per second on each CPU; 99 by default"`
+	Frequency uint64   `json:"frequency,omitempty" jsonschema:"samples per second on each CPU, for profile and record; 99 by default"`
 	Command   []string `json:"command,omitempty" jsonschema:"a program with its arguments to start and measure instead of a process, if the server allows it"`
 }
 
@@ -45,6 +45,8 @@ func (s *server) flags(m measurement, t target, path string) ([]string, error) {
 		return nil, fmt.Errorf("seconds must be more than 0 and at most %v", s.MaxDuration.Seconds())
 	case t.Frequency > s.MaxFrequency:
 		return nil, fmt.Errorf("frequency must be at most %d", s.MaxFrequency)
+	case t.Frequency > 0 && !m.sampled:
+		return nil, fmt.Errorf("%s has no frequency: it measures each wait", m.name)
 	case t.PID < 0:
 		return nil, errors.New("pid must be positive")
 	case len(t.Command) > 0 && !s.Commands:

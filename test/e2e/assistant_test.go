@@ -105,6 +105,9 @@ func TestAssistantAsks(t *testing.T) {
 			t.Errorf("profile %v: got %q, want an error", refused, text)
 		}
 	}
+	if text, failed := call("offcpu", map[string]any{"file": "new", "seconds": 1, "frequency": 99}); !failed {
+		t.Errorf("offcpu at a frequency: got %q, want an error", text)
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 3 {
 		t.Errorf("got files %v, %v, want none besides those of this test", entries, err)
