@@ -89,7 +89,8 @@ func run(t *testing.T, mode, out string, args ...string) measured {
 func runUnder(t *testing.T, mode, out string, runner []string, args ...string) measured {
 	t.Helper()
 	testenv.Root(t)
-	cmd := testenv.Command(t, program(t), slices.Concat(args, []string{"-o", out, "--"}, runner, []string{os.Args[0]})...)
+	// --verbose, since all losses matter, and not only the one that matters most.
+	cmd := testenv.Command(t, program(t), slices.Concat(args, []string{"--verbose", "-o", out, "--"}, runner, []string{os.Args[0]})...)
 	cmd.Env = environment(t, mode)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
