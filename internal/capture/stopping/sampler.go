@@ -200,6 +200,7 @@ func (s *Sampler) run() {
 	}
 	defer close(s.done)
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)          // ns
+	tracing.IgnoreStops()
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20) // needs CAP_SYS_NICE
 	for next := time.Now(); !s.quit.Load(); {
 		next = next.Add(s.between())

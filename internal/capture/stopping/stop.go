@@ -19,7 +19,7 @@ const (
 	// patience is how long the sampler waits for a thread to stop before it goes on with other processes.
 	patience = 2 * time.Millisecond
 	// spin is how long it looks all the time, and firstPause and longestPause bound the pauses between looks after that.
-	spin                     = 20 * time.Microsecond
+	spin                     = 100 * time.Microsecond
 	firstPause, longestPause = 10 * time.Microsecond, 200 * time.Microsecond
 	// forgetful is how long pauses are short while threads have not stopped. Those are in an uninterruptible wait, most likely.
 	forgetful = 100 * time.Millisecond
@@ -53,8 +53,8 @@ func (s *Sampler) stop(p *process, t *thread) bool {
 		s.refused(p, t.tid, err)
 		return false
 	}
-	one := tracee{process: p, thread: t, name: t.comm, tid: t.tid, since: time.Now()}
-	one.delay = t.sched(procfs.Stat{}).Delay
+	one := tracee{process: p, thread: t, name: t.comm, tid: t.tid, delay: t.sched(procfs.Stat{}).Delay}
+	one.since = time.Now()
 	if tracing.Interrupt(t.tid) != nil {
 		_ = tracing.Interrupt(p.pid) // if it has executed a program, it has the ID of the process
 	}

@@ -176,3 +176,16 @@ func Sleep(ns int64) {
 	ts := unix.NsecToTimespec(ns)
 	_ = unix.Nanosleep(&ts, nil) // an early return does no harm
 }
+
+// IgnoreStops keeps the kernel from sending this process a SIGCHLD for each stop of a tracee or child. The tracee sends it
+// while it stops, so it would stand still for longer.
+func IgnoreStops() {
+	const noStops = 1 // SA_NOCLDSTOP
+	var action struct{ handler, flags, restorer, mask uintptr }
+	size := unsafe.Sizeof(action.mask)
+	if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), 0, uintptr(unsafe.Pointer(&action)), size, 0, 0); errno != 0 {
+		return
+	}
+	action.flags |= noStops
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&action)), 0, size, 0, 0)
+}
