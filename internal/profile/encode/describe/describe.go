@@ -28,6 +28,8 @@ func Run(m profile.Meta) string {
 			}
 		case m.Event == "allocations" && m.Period > 0:
 			event += ", a sample every " + Quantity(int64(m.Period), "bytes")
+		case m.Every.Of == space && m.Every.Amount > 0:
+			event = "heap, a sample every " + Quantity(m.Every.Amount, space.Unit)
 		case m.Period > 1:
 			event += fmt.Sprintf(" every %d", m.Period)
 		}
@@ -38,6 +40,9 @@ func Run(m profile.Meta) string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// space is what the sampling interval of heap profiles of pprof counts.
+var space = profile.ValueType{Type: "space", Unit: "bytes"}
 
 // IsWhole reports whether the whole machine was measured, or all that fulgur saw of it.
 func IsWhole(m profile.Meta) bool { return strings.HasPrefix(m.Scope, "whole ") }

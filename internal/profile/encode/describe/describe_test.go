@@ -37,6 +37,7 @@ func TestRun(t *testing.T) {
 		{profile.Meta{Scope: "pid 42", Event: "cycles", Period: 1000003}, "pid 42, cycles every 1000003"},
 		{profile.Meta{Event: "page-faults", Period: 1}, "page-faults"},
 		{profile.Meta{Event: "allocations", Period: 512 << 10}, "allocations, a sample every 512.0 KiB"},
+		{profile.Meta{Event: "space", Period: 512 << 10, Every: profile.Interval{Of: profile.ValueType{Type: "space", Unit: "bytes"}, Amount: 512 << 10}}, "heap, a sample every 512.0 KiB"},
 		{profile.Meta{Duration: 1234567890 * time.Nanosecond}, "1.23s"},
 		{profile.Meta{Duration: 1234567 * time.Nanosecond}, "1ms"},
 		{profile.Meta{Scope: "a\nb"}, `a\nb`},
