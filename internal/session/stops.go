@@ -16,9 +16,6 @@ func stopLines(u perfring.Unmeasured, s stopping.Stats, amounts bool, between ti
 	if amounts && u.Unsampled >= shownUnsampled {
 		line += fmt.Sprintf("; %.2f s of %.2f s of CPU time was not sampled: of threads that were not found running, or since their last sample", u.Unsampled.Seconds(), u.CPUTime.Seconds())
 	}
-	if s.Waited > 0 {
-		line += fmt.Sprintf("; %d of %s are of threads that waited for a CPU, at the place where they lost it", s.Waited, plain.Count(s.Samples, "sample"))
-	}
 	lines = append(lines, line)
 	if !amounts || s.Stops == 0 {
 		return append(lines, refusals(s)...)

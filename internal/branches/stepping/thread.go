@@ -38,8 +38,8 @@ func readState(pid, tid int) (state, error) {
 	}
 	s := state{running: stat.State == 'R', start: stat.Start, ran: time.Duration(stat.CPU) * procfs.Tick}
 	if s.running {
-		if sched, err := procfs.Thread(pid, tid).Sched(); err == nil && sched.CPU > 0 {
-			s.ran = sched.CPU // more precise; some kernels lack it
+		if ran, err := procfs.Thread(pid, tid).SchedCPU(); err == nil && ran > 0 {
+			s.ran = ran // more precise; some kernels lack it
 		}
 	}
 	return s, nil

@@ -53,7 +53,6 @@ type thread struct {
 	start    uint64 // in clock ticks since boot
 	// first is the CPU time that it had used at the start, and ran that at the last sample.
 	first, ran time.Duration
-	passed     int // stops since the last sample at which it had waited for a CPU
 	comm       string
 	file       *os.File // its stat file, nil if not open
 }
@@ -85,28 +84,13 @@ func (t *thread) stat(buf []byte) (procfs.Stat, error) {
 	return procfs.ParseStat(buf[:max(n, 0)])
 }
 
-// sched returns the CPU time that a thread has used, and the time that it waited for a CPU, 0 if that is unknown.
-func (t *thread) sched(stat procfs.Stat) procfs.Sched {
-	sched, err := procfs.Thread(t.pid, t.tid).Sched()
-	if err != nil || sched.CPU == 0 { // the kernel does not have it
-		return procfs.Sched{CPU: time.Duration(stat.CPU) * procfs.Tick}
+// cpu returns the CPU time that a thread has used.
+func (t *thread) cpu(stat procfs.Stat) time.Duration {
+	used, err := procfs.Thread(t.pid, t.tid).SchedCPU()
+	if err != nil || used == 0 { // the kernel does not have it
+		return time.Duration(stat.CPU) * procfs.Tick
 	}
-	return sched
-}
-
-// maxPassed is the number of stops in a row without a sample because the thread waited for a CPU.
-const maxPassed = 32
-
-// passes reports whether to take no sample of a stopped thread, which may have waited for a CPU. It then stopped where the kernel
-// took the CPU from it, and the kernel does that in system calls more often than elsewhere. A thread that always waits
-// is sampled nevertheless, but rarely. The next sample stands for its time.
-func (t *thread) passes(waited bool) bool {
-	if waited && t.passed < maxPassed {
-		t.passed++
-		return true
-	}
-	t.passed = 0
-	return false
+	return used
 }
 
 // thread returns a thread of p, nil if it is not known.

@@ -172,7 +172,7 @@ func (s *Sampler) Enable() error {
 		p.used, p.since = p.start, monotonic.Now()
 		for _, t := range p.threads {
 			if stat, err := t.stat(s.text); err == nil {
-				t.first, p.image = t.sched(stat).CPU, imageOf(stat)
+				t.first, p.image = t.cpu(stat), imageOf(stat)
 				t.ran = t.first
 			}
 		}
@@ -357,12 +357,7 @@ func (s *Sampler) take(one *tracee) bool {
 	if err != nil || imageOf(stat) != p.image || stat.Comm != one.name {
 		return false
 	}
-	sched := t.sched(stat)
-	waited := sched.Delay > one.delay
-	if t.passes(waited) {
-		return false
-	}
-	ran := sched.CPU
+	ran := t.cpu(stat)
 	weight := ran - t.ran
 	if weight <= 0 || !s.readMaps(p, t, stat) {
 		return false
@@ -372,9 +367,6 @@ func (s *Sampler) take(one *tracee) bool {
 	r.PID, r.TID, r.CPU, r.Period = p.pid, t.tid, uint32(stat.Processor), uint64(weight)
 	s.batch = append(s.batch, r)
 	s.stats.Samples++
-	if waited {
-		s.stats.Waited++
-	}
 	s.deliver()
 	return true
 }
@@ -454,7 +446,7 @@ func (s *Sampler) usedBy(p *process) time.Duration {
 	sum := p.gone
 	for _, t := range p.threads {
 		if stat, err := t.stat(s.text); err == nil {
-			sum += t.sched(stat).CPU - t.first
+			sum += t.cpu(stat) - t.first
 		}
 	}
 	return sum

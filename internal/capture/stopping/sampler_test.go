@@ -175,26 +175,3 @@ func TestPace(t *testing.T) {
 		}
 	}
 }
-
-// A thread that waited for a CPU is sampled only if it always does.
-func TestPasses(t *testing.T) {
-	one := &thread{}
-	if one.passes(false) {
-		t.Error("passes by a thread that was running")
-	}
-	for range 2 {
-		taken := 0
-		for range 3 * (maxPassed + 1) {
-			if !one.passes(true) {
-				taken++
-			}
-		}
-		if taken != 3 {
-			t.Errorf("took %d samples of a thread that always waited, want 3", taken)
-		}
-	}
-	one.passes(true)
-	if one.passes(false) || one.passed != 0 {
-		t.Error("a sample of a running thread does not count anew")
-	}
-}

@@ -18,8 +18,6 @@ type Stats struct {
 	// Waiting is the number of stops of threads that had begun to wait after the look. Interrupted of them ended a system call
 	// with EINTR.
 	Waiting, Interrupted uint64
-	// Waited is the number of samples of threads that waited for a CPU, at the place where they lost it.
-	Waited uint64
 	// Late is the number of threads that did not stop at once.
 	Late uint64
 	// Traced is the number of attempts at threads with another tracer, and Tracer names the first.

@@ -33,9 +33,8 @@ type tracee struct {
 	name    string // of the thread, at the look before
 	tid     int    // as of the last look: execve may change it to that of the process
 	since   time.Time
-	running time.Time     // the last time at which it had not stopped
-	delay   time.Duration // until then, for a CPU
-	zombie  bool          // it has ended, and is still attached
+	running time.Time // the last time at which it had not stopped
+	zombie  bool      // it has ended, and is still attached
 }
 
 // state is what a stop reads.
@@ -53,8 +52,7 @@ func (s *Sampler) stop(p *process, t *thread) bool {
 		s.refused(p, t.tid, err)
 		return false
 	}
-	one := tracee{process: p, thread: t, name: t.comm, tid: t.tid, delay: t.sched(procfs.Stat{}).Delay}
-	one.since = time.Now()
+	one := tracee{process: p, thread: t, name: t.comm, tid: t.tid, since: time.Now()}
 	if tracing.Interrupt(t.tid) != nil {
 		_ = tracing.Interrupt(p.pid) // if it has executed a program, it has the ID of the process
 	}

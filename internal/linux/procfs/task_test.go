@@ -56,13 +56,13 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-func TestSched(t *testing.T) {
-	for text, want := range map[string]Sched{"42000 7 3\n": {CPU: 42000, Delay: 7}, "0 0 0\n": {}} {
+func TestSchedCPU(t *testing.T) {
+	for text, want := range map[string]time.Duration{"42000 7 3\n": 42000, "0 0 0\n": 0} {
 		if got, err := parseSchedstat([]byte(text)); err != nil || got != want {
 			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "7", "-1 2 3\n", "1 x 3\n", "x", "9999999999999999999 1 1\n"} {
+	for _, text := range []string{"", "-1 2 3\n", "x", "9999999999999999999 1 1\n"} {
 		if got, err := parseSchedstat([]byte(text)); err == nil {
 			t.Errorf("%q: got %v, want an error", text, got)
 		}
@@ -88,13 +88,12 @@ func TestResidentMemory(t *testing.T) {
 func FuzzNumbers(f *testing.F) {
 	f.Add([]byte("42000 7 3\n"), uint32(42))
 	f.Fuzz(func(t *testing.T, b []byte, n uint32) {
-		if got, err := parseSchedstat(b); err == nil && min(got.CPU, got.Delay) < 0 {
-			t.Errorf("%q: got %v, want no negative time", b, got)
+		if cpu, err := parseSchedstat(b); err == nil && cpu < 0 {
+			t.Errorf("%q: got CPU time %v, want no negative one", b, cpu)
 		}
 		tail := strings.ReplaceAll(string(b), "\n", " ")
-		want := Sched{CPU: time.Duration(n), Delay: 7}
-		if got, err := parseSchedstat(fmt.Appendf(nil, "%d 7 %s", n, tail)); err != nil || got != want {
-			t.Errorf("got %v, %v, want %v", got, err, want)
+		if cpu, err := parseSchedstat(fmt.Appendf(nil, "%d %s", n, tail)); err != nil || cpu != time.Duration(n) {
+			t.Errorf("got CPU time %v, %v, want %d ns", cpu, err, n)
 		}
 		if got, err := parseStatm(fmt.Appendf(nil, "1 %d %s", n, tail)); err != nil || got != int64(n)*int64(os.Getpagesize()) {
 			t.Errorf("got %d bytes, %v, want %d pages", got, err, n)
