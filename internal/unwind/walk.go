@@ -49,6 +49,9 @@ type Walker struct {
 	// stack. The walker then assumes that a register saved below it is already restored: a
 	// function restores registers before it releases their memory.
 	AboveSP bool
+	// Stepped, if not nil, is called with the stack pointer in each frame, and with the one after the last frame if
+	// that is known.
+	Stepped func(sp uint64)
 	// PCMask holds the bits that an address can have; 0 means all. On arm64, the other
 	// bits may hold a signature of return addresses.
 	PCMask uint64
@@ -84,6 +87,7 @@ func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, stack
 	for range limit {
 		f := Frame{PC: c.regs.PC, Exact: c.exact}
 		frames = append(frames, f)
+		c.stepped()
 		code, bias, ok := w.Find(f.Lookup())
 		if !ok {
 			return frames, stackend.NoMapping
@@ -93,10 +97,17 @@ func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, stack
 		}
 		// Threads start with 0. But a signal may have interrupted a jump to address 0.
 		if c.regs.PC == 0 && !c.exact {
+			c.stepped()
 			return frames, stackend.Complete
 		}
 	}
 	return frames, stackend.Depth
+}
+
+func (c *cursor) stepped() {
+	if c.Stepped != nil {
+		c.Stepped(c.regs.R[c.arch.sp])
+	}
 }
 
 // step moves to the caller by a rule, or returns why it cannot.

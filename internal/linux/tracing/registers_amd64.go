@@ -25,6 +25,9 @@ func (r *Registers) SP() uint64 { return r.Rsp }
 // FP returns the frame pointer.
 func (r *Registers) FP() uint64 { return r.Rbp }
 
+// TP returns the thread pointer of thread tid with the registers, 0 if it cannot be read.
+func (r *Registers) TP(int) uint64 { return r.Fs_base }
+
 // Append appends the registers in the order of perf's register mask, see enum perf_event_x86_regs of the kernel, and
 // returns the mask.
 func (r *Registers) Append(b []byte) (regs []byte, mask uint64) {

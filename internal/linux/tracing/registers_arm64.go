@@ -2,12 +2,14 @@ package tracing
 
 import (
 	"encoding/binary"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 const (
 	prstatus = 1          // NT_PRSTATUS: the general registers
+	tls      = 0x401      // NT_ARM_TLS: the thread pointer
 	mode32   = 1 << 4     // PSR_MODE32_BIT: AArch32 code
 	svc      = 0xd4000001 // SVC #0, a system call
 	length   = 4          // of an instruction, in bytes
@@ -24,6 +26,15 @@ func (r *Registers) SP() uint64 { return r.Sp }
 
 // FP returns the frame pointer.
 func (r *Registers) FP() uint64 { return r.Regs[29] }
+
+// TP returns the thread pointer of thread tid, which has stopped, 0 if it cannot be read.
+func (r *Registers) TP(tid int) (tp uint64) {
+	local := unix.Iovec{Base: (*byte)(unsafe.Pointer(&tp)), Len: uint64(unsafe.Sizeof(tp))}
+	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_GETREGSET, uintptr(tid), tls, uintptr(unsafe.Pointer(&local)), 0, 0); errno != 0 {
+		return 0
+	}
+	return tp
+}
 
 // Append appends the registers in the order of perf's register mask, see enum perf_event_arm_regs of the kernel, and
 // returns the mask.

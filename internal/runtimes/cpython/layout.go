@@ -100,6 +100,7 @@ const (
 	codeVersion = 92
 	strNotASCII = 16
 	strLengthAt = 16
+	strHashAt   = 24
 	strStateAt  = 32
 	bytesSizeAt = 16
 	bytesDataAt = 32

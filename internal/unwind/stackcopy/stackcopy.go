@@ -15,6 +15,7 @@ type Walker struct {
 	walker unwind.Walker
 	find   func(addr uint64) (unwind.Code, uint64, bool)
 	frames []unwind.Frame
+	sps    []uint64
 
 	// The stack that is being walked.
 	state  perfevent.UserState
@@ -33,6 +34,7 @@ var addressBits = map[elf.Machine]uint64{elf.EM_AARCH64: 1<<48 - 1}
 func New(machine elf.Machine, find func(addr uint64) (unwind.Code, uint64, bool)) *Walker {
 	w := &Walker{find: find}
 	w.walker = unwind.Walker{Machine: machine, Find: w.code, Read: w.read, AboveSP: true, PCMask: addressBits[machine]}
+	w.walker.Stepped = func(sp uint64) { w.sps = append(w.sps, sp) }
 	return w
 }
 
@@ -43,7 +45,7 @@ func (w *Walker) Walk(state perfevent.UserState) ([]unwind.Frame, stackend.End) 
 	if !ok || state.ABI != perfevent.ABI64 {
 		return nil, stackend.NoTable // as for all code of such a machine
 	}
-	w.state, w.beyond = state, false
+	w.state, w.beyond, w.sps = state, false, w.sps[:0]
 	w.sp = regs.R[stackPointer[w.walker.Machine]]
 	var end stackend.End
 	// Each caller takes at least a word of the stack. Only a walk that signal frames lead back
@@ -51,6 +53,10 @@ func (w *Walker) Walk(state perfevent.UserState) ([]unwind.Frame, stackend.End) 
 	w.frames, end = w.walker.Walk(regs, w.frames[:0], 2+len(state.Stack)/8)
 	return w.frames, w.reason(end)
 }
+
+// StackPointers returns the stack pointers in the first frames of the last stack, and the one after its last frame if all are
+// known. They are valid until the next call of [Walker.Walk].
+func (w *Walker) StackPointers() []uint64 { return w.sps }
 
 // reason returns the end in a profile.
 func (w *Walker) reason(end stackend.End) stackend.End {
