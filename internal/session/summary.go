@@ -115,7 +115,7 @@ func (r *run) concludeParts(headline string, t totals, written string) error {
 // lackingLines describes files without symbols, why their debug files were not used, and what
 // else is missing in stacks.
 func (r *run) lackingLines(s profile.StrippedFiles, t totals) []string {
-	return slices.Concat(text.Stripped(s, r.noun()), t.missing.Problems(), t.gaps.Lines(r.noun()))
+	return slices.Concat(text.Stripped(s, r.noun()), t.missing.Problems(), t.gaps.Lines(r.noun(), r.showsFunctions))
 }
 
 // noun returns the noun for the samples of the run.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"fulgur/internal/bpf"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/perfring"
 	"fulgur/internal/capture/source"
@@ -118,6 +119,11 @@ func (o *Options) prepareStops(what source.Subject) error {
 	case len(o.Target.CPUs) > 0:
 		return usage.Errorf("stops (ptrace) cannot be limited to CPUs")
 	}
+	return o.checkStops()
+}
+
+// checkStops checks whether the target's threads may be stopped.
+func (o *Options) checkStops() error {
 	if err := tracing.Permitted(); err != nil {
 		return fmt.Errorf("sampling by stops needs ptrace, which a seccomp filter forbids here: %w", err)
 	}
@@ -177,7 +183,13 @@ func (r *run) loadStops() error {
 	if err != nil {
 		return err
 	}
-	r.stops, err = stopping.New(stopping.Options{Target: o.Target, Period: onCPU(r.subject).Between(), Stack: perfring.StackCopy})
+	var interpreters *stopping.Interpreters
+	if o.Interpreters != interpretersOff {
+		interpreters = &stopping.Interpreters{}
+		r.unwinder.Runtimes = known.NewTracker(interpreters)
+		options.Runtimes = r.unwinder.Runtimes
+	}
+	r.stops, err = stopping.New(stopping.Options{Target: o.Target, Period: onCPU(r.subject).Between(), Interpreters: interpreters})
 	if err != nil {
 		return fmt.Errorf("sample by stops (ptrace), without CAP_BPF and CAP_PERFMON: %w", err)
 	}
@@ -214,19 +226,38 @@ func (r *run) listenTo(s *perfring.Source) error {
 		}
 	}
 	s.Prepare(files)
-	r.sources, r.hosted = []source.Source{s}, hosted()
+	var shown []string
+	if r.unwinder.Runtimes != nil {
+		shown = readByStops
+	}
+	r.sources, r.hosted = []source.Source{s}, hosted(shown)
 	return nil
 }
 
+// readByStops are the languages whose functions a stop reads.
+var readByStops = []string{known.Name(bpf.RuntimePython), known.Name(bpf.RuntimeRuby)}
+
+// showsFunctions returns what shows the functions of a language that the run does not show, "" if nothing does.
+func (r *run) showsFunctions(language string) string {
+	o := r.options
+	if o.Via == viaPerf && slices.Contains(readByStops, language) && o.Interpreters != interpretersOff && o.checkStops() == nil {
+		return "use --via ptrace"
+	}
+	return ""
+}
+
 // hosted returns a function that returns the language whose runtime is in a file, or otherwise in a process that has run such
-// a file.
-func hosted() func(pid int, f *process.File) string {
+// a file. It returns "" for shown languages: those with functions in the stacks.
+func hosted(shown []string) func(pid int, f *process.File) string {
 	files, processes := known.NewTracker(nil), map[int]string{}
 	return func(pid int, f *process.File) string {
 		if f == nil {
 			return processes[pid]
 		}
 		language := files.Hosted(f)
+		if slices.Contains(shown, language) {
+			return ""
+		}
 		if language != "" {
 			processes[pid] = language
 		}

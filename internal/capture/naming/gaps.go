@@ -104,10 +104,13 @@ func endsEarly(store *stacks.Store, trace stacks.Trace) string {
 }
 
 // Lines returns a line for each interpreter, and for the files in which the most stacks end. of is
-// the noun for samples.
-func (g Gaps) Lines(of describe.Noun) (lines []string) {
+// the noun for samples, and remedy returns what shows the functions of a language, or "".
+func (g Gaps) Lines(of describe.Noun, remedy func(language string) string) (lines []string) {
 	for _, language := range byCount(g.languages) {
 		line := fmt.Sprintf("%s: its functions are not shown, %s", language, of.Count(g.languages[language]))
+		if shows := remedy(language); shows != "" {
+			line += ": " + shows
+		}
 		if n := g.skipped[language]; n > 0 {
 			line += fmt.Sprintf("; code that it generated may hide callers, %s", of.Count(n))
 		}

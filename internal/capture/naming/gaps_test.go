@@ -43,6 +43,12 @@ func gapsStore(t *testing.T, file *process.File, ofFile, generated string, trace
 // in the summary, unless the process describes its generated code.
 func TestGaps(t *testing.T) {
 	noun := describe.NounOf([]profile.ValueType{{Type: "samples", Unit: "count"}}, 0)
+	remedy := func(language string) string {
+		if language == "python" {
+			return "read the stacks"
+		}
+		return ""
+	}
 	const file, jit = uint64(stackstest.FileAt), uint64(stackstest.JitAt)
 	perl := &process.File{Path: "/usr/bin/\x1b[2Jperl"}
 	ended := func(pid uint32, end stackend.End, user ...uint64) stackstest.Trace {
@@ -72,7 +78,7 @@ func TestGaps(t *testing.T) {
 		store := gapsStore(t, perl, test.ofFile, test.generated, test.traces...)
 		gaps := NewGaps()
 		gaps.Add(Given(store, debugfiletest.NewFinder(t), found), maps.All(store.Samples))
-		if got := gaps.Lines(noun); !slices.Equal(got, test.want) {
+		if got := gaps.Lines(noun, remedy); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
 	}
@@ -80,14 +86,14 @@ func TestGaps(t *testing.T) {
 	store := gapsStore(t, perl, "python", "java", ended(1, stackend.Complete, jit, file))
 	store.NativeOnly = true
 	gaps.Add(Given(store, debugfiletest.NewFinder(t), found), maps.All(store.Samples))
-	if got, want := gaps.Lines(noun), []string{"java: its functions are not shown, 1 sample; code that it generated may hide callers, 1 sample", "python: its functions are not shown, 1 sample"}; !slices.Equal(got, want) {
+	if got, want := gaps.Lines(noun, remedy), []string{"java: its functions are not shown, 1 sample; code that it generated may hide callers, 1 sample", "python: its functions are not shown, 1 sample: read the stacks"}; !slices.Equal(got, want) {
 		t.Errorf("native only: got %q, want %q", got, want)
 	}
 	gaps = NewGaps()
 	for i := range uint64(7) {
 		gaps.files[fmt.Sprint("lib", i)] = i
 	}
-	got := gaps.Lines(noun)
+	got := gaps.Lines(noun, remedy)
 	if len(got) != maxRemedies+1 || got[0] != "lib6: stacks end in it without their callers, 6 samples" || got[maxRemedies] != "2 more files in which stacks end without their callers" {
 		t.Errorf("7 files: got %q, want those with the most samples", got)
 	}

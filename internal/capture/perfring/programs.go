@@ -34,6 +34,12 @@ type program struct {
 	mapped uint64
 	// bare is set from its start until it maps code.
 	bare bool
+	// image distinguishes it from other programs. changed is set if it may have mapped an interpreter.
+	image   uint64
+	changed bool
+	// code are the functions of interpreters that its samples contain, codeSize bytes.
+	code     map[function]*code
+	codeSize int
 }
 
 // thread is a thread of a program.
@@ -65,11 +71,17 @@ func (p *programs) epoch() uint64 {
 	return p.epochs
 }
 
+// begin returns a new program, which began at a time.
+func (p *programs) begin(since uint64) *program {
+	epoch := p.epoch()
+	return &program{epoch: epoch, image: epoch, since: since, threads: map[int]*thread{}, changed: true}
+}
+
 // of returns the program that a process runs.
 func (p *programs) of(pid int) *program {
 	one := p.running[pid]
 	if one == nil {
-		one = &program{epoch: p.epoch(), threads: map[int]*thread{}}
+		one = p.begin(0)
 		p.running[pid] = one
 	}
 	return one
@@ -101,12 +113,12 @@ func (p *programs) apply(r perfevent.Record, began uint64) {
 		p.comm(r)
 	case perfevent.Mmap2:
 		if one := p.running[r.PID]; one != nil {
-			one.bare, one.maps = false, nil
+			one.bare, one.maps, one.changed = false, nil, true
 		}
 	case perfevent.Fork:
 		name := p.of(r.PPID).thread(r.PTID).name
 		if r.PID != r.PPID {
-			p.running[r.PID] = &program{epoch: p.epoch(), since: r.Time, threads: map[int]*thread{}} // the ID may be used again
+			p.running[r.PID] = p.begin(r.Time) // the ID may be used again
 		}
 		p.of(r.PID).threads[r.TID] = &thread{name: name}
 	case perfevent.Exit:
@@ -142,7 +154,8 @@ func (p *programs) comm(r perfevent.Comm) {
 	}
 	t.rename(r.Comm)
 	if r.Exec { // its other threads have ended
-		one = &program{epoch: p.epoch(), since: r.Time, threads: map[int]*thread{}, bare: true}
+		one = p.begin(r.Time)
+		one.bare = true
 		p.running[r.PID] = one
 	}
 	one.threads[r.TID] = t

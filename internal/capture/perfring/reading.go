@@ -47,7 +47,7 @@ func (r *rings) interval() time.Duration {
 		}
 		rate = uint64(time.Second) / p
 	}
-	samples := time.Duration(r.events.smallest) / (StackCopy + 1<<10)
+	samples := time.Duration(r.events.smallest) / (stackCopy + 1<<10)
 	return min(max(samples*time.Second/time.Duration(max(rate, 1))/4, time.Millisecond), readAtLeast)
 }
 
@@ -158,7 +158,7 @@ func (r *rings) keep(record perfevent.Record) {
 		return
 	case ok:
 		one.Chain, one.User.Regs, one.User.Stack = slices.Clone(one.Chain), slices.Clone(one.User.Regs), slices.Clone(one.User.Stack)
-		r.held += (&sample{Sample: one}).size()
+		r.held += int64((&Interpreted{Sample: one}).Size())
 		record = one
 	}
 	r.fresh = append(r.fresh, record)

@@ -25,6 +25,7 @@ import (
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
+	"fulgur/internal/runtimes/known"
 	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/unwind"
 	"fulgur/internal/unwind/stackcopy"
@@ -47,6 +48,8 @@ type Options struct {
 	ByThread, ByCPU bool
 	// Timeline sends each sample as an event, an [oncpu.Event], instead of counting it.
 	Timeline bool
+	// Runtimes finds the interpreters whose frames the feed reads, nil if it reads none.
+	Runtimes *known.Tracker
 	// Finder finds debug files; nil means to use none. TableBytes limits the memory of unwind tables; 0 means the
 	// default.
 	Finder     *debugfile.Finder
@@ -54,9 +57,9 @@ type Options struct {
 }
 
 const (
-	// StackCopy is the number of bytes of a stack to copy: 98 % or more of the stacks of python3, node and cc1plus are
+	// stackCopy is the number of bytes of a stack to copy: 98 % or more of the stacks of python3, node and cc1plus are
 	// whole with it.
-	StackCopy = 16 << 10
+	stackCopy = 16 << 10
 	// maxHeld limits the samples that wait, in bytes.
 	maxHeld = 64 << 20
 	// patience is how long a sample waits for unwind tables, patienceAtEnd after the end of sampling, and patienceAtStart how
@@ -104,19 +107,16 @@ type Source struct {
 	lacks bool // a table is not ready
 	seed  maphash.Seed
 	words []byte
+	// native and merged are the words of its native frames, and of all.
+	native, merged []uint64
 }
 
 // sample is a sample that waits for its walk.
 type sample struct {
-	perfevent.Sample
+	Interpreted
 	comm  [16]byte
 	epoch uint64
 	maps  []process.Mapping // nil before the first walk
-}
-
-// size returns what a sample takes, in bytes.
-func (s *sample) size() int64 {
-	return int64(int(unsafe.Sizeof(*s)) + len(s.Chain) + len(s.User.Regs) + len(s.User.Stack))
 }
 
 // Open opens perf events on the target. It keeps no samples until [Source.Enable].
@@ -124,7 +124,7 @@ func Open(o Options) (*Source, error) {
 	attr := o.Spec.Attr()
 	attr.Frequency, attr.Period = o.Frequency, o.Period
 	attr.SampleType = unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
-	attr.UserRegs, attr.UserStack, attr.ExcludeKernelChain = perfevent.AllUserRegs, StackCopy, o.UserOnly || o.Spec.ExcludeKernel
+	attr.UserRegs, attr.UserStack, attr.ExcludeKernelChain = perfevent.AllUserRegs, stackCopy, o.UserOnly || o.Spec.ExcludeKernel
 	attr.Mmap2, attr.Comm, attr.CommExec, attr.Task = true, true, true, true
 	attr.SampleIDAll, attr.MonotonicClock = true, true
 	r := &rings{options: &o}
@@ -152,9 +152,10 @@ func (o *Options) has(cpu int) bool {
 	return o.Spec.HasCPU(cpu) && (len(o.Target.CPUs) == 0 || slices.Contains(o.Target.CPUs, cpu))
 }
 
-// Prepare makes the unwind tables of files that the target has mapped, or will map first. It waits for them for a limited
+// Prepare finds the interpreters of the target, and makes the unwind tables of files that it has mapped, or will map first. It waits for them for a limited
 // time: a sample of a short program would wait in vain.
 func (s *Source) Prepare(files []*process.File) {
+	s.findInterpreters()
 	s.codes.Prepare(files)
 	ctx, cancel := context.WithTimeout(context.Background(), patienceAtStart)
 	defer cancel()
@@ -178,7 +179,11 @@ func (s *Source) Drain(fn func(perfevent.Record)) (uint64, error) {
 	for ; n < len(s.pending) && (s.ended || s.pending[n].When() <= until); n++ {
 		switch r := s.pending[n].(type) {
 		case perfevent.Sample:
+			s.take(Interpreted{Sample: r})
+		case Interpreted:
 			s.take(r)
+		case Code:
+			s.addCode(r)
 		case perfevent.Throttle:
 			s.throttled++
 		default:
@@ -197,6 +202,9 @@ func (s *Source) Drain(fn func(perfevent.Record)) (uint64, error) {
 func (s *Source) apply(r perfevent.Record) {
 	if pid := processOf(r); pid == 0 || s.measures(pid) {
 		s.programs.apply(r, s.beganAt())
+		if s.programs.running[pid] == nil {
+			s.options.Runtimes.Forget(pid)
+		}
 	}
 	if end, ok := r.(perfevent.Exit); ok {
 		if of, ok := s.feed.(*rings); ok {
@@ -206,15 +214,15 @@ func (s *Source) apply(r perfevent.Record) {
 }
 
 // take puts a sample of the target into the queue.
-func (s *Source) take(r perfevent.Sample) {
+func (s *Source) take(r Interpreted) {
 	if !s.measures(r.PID) || r.Time < s.beganAt() {
 		return
 	}
-	if of, ok := s.feed.(*rings); ok && of.isDouble(r) {
+	if of, ok := s.feed.(*rings); ok && of.isDouble(r.Sample) {
 		s.double += r.Period
 		return
 	}
-	one := sample{Sample: r}
+	one := sample{Interpreted: r}
 	if s.held > maxHeld {
 		s.lost++
 		return
@@ -229,7 +237,7 @@ func (s *Source) take(r perfevent.Sample) {
 		epoch = s.programs.epoch()
 	}
 	one.comm, one.epoch = t.name, epoch
-	s.held += one.size()
+	s.held += int64(one.Size())
 	s.queue = append(s.queue, one)
 	s.queued++
 }
@@ -278,6 +286,7 @@ func (w *walked) Position() uint64 { return w.queued }
 // queue has only samples before which all records of mappings are known.
 func (w *walked) ReadTo(_ uint64, fn func(record []byte) error) error {
 	s := (*Source)(w)
+	s.findInterpreters()
 	if err := s.walkReady(fn, uint64(patience)); err != nil || !s.ended {
 		return err
 	}
@@ -312,7 +321,7 @@ func (s *Source) walkReady(fn func(record []byte) error, limit uint64) (err erro
 			left = append(left, *one)
 			continue
 		}
-		s.held -= one.size()
+		s.held -= int64(one.Size())
 	}
 	clear(todo[len(left):])
 	s.queue = append(left, s.queue...)
@@ -360,10 +369,17 @@ func (s *Source) walk(one *sample, force bool, fn func(record []byte) error) (do
 	for i, f := range kernel {
 		record.Frames[i] = f.PC
 	}
+	s.native = s.native[:0]
 	for i, f := range frames {
-		record.Frames[len(kernel)+i] = word(f, i)
+		s.native = append(s.native, word(f, i))
 	}
-	record.KernelFrames, record.UserFrames = uint16(len(kernel)), uint16(len(frames))
+	words, ends := s.merge(one, s.native, stackend.End(record.UserEnd))
+	record.UserEnd = uint8(ends)
+	if err := s.passCode(one, fn); err != nil {
+		return true, err
+	}
+	n := copy(record.Frames[len(kernel):], words)
+	record.KernelFrames, record.UserFrames = uint16(len(kernel)), uint16(n)
 	record.Id = s.hash(&record)
 	weight := max(one.Period, 1)
 	if !s.options.Timeline {
@@ -375,7 +391,7 @@ func (s *Source) walk(one *sample, force bool, fn func(record []byte) error) (do
 	if s.options.ByCPU {
 		record.First.Cpu = one.CPU
 	}
-	size := unsafe.Offsetof(record.Frames) + 8*uintptr(len(kernel)+len(frames))
+	size := unsafe.Offsetof(record.Frames) + 8*uintptr(len(kernel)+n)
 	if err := fn(unsafe.Slice((*byte)(unsafe.Pointer(&record)), size)); err != nil || !s.options.Timeline {
 		return true, err
 	}

@@ -78,7 +78,7 @@ func TestChains(t *testing.T) {
 func TestKernelFrames(t *testing.T) {
 	s := walkSource(t, os.Getpid(), func() {})
 	chain := words(inKernel, 0xffffffff81000000, 0xffffffff81000100, inUser, 0x1000, 0x2000)
-	s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, PID: os.Getpid(), TID: 8, Period: 10, Chain: chain})
+	s.take(Interpreted{Sample: perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, PID: os.Getpid(), TID: 8, Period: 10, Chain: chain}})
 	walked := 0
 	if err := s.walkReady(func(record []byte) error {
 		walked++
@@ -110,9 +110,9 @@ func TestFollow(t *testing.T) {
 	for _, children := range []bool{false, true} {
 		s := testSource(target.Target{Scope: target.Processes, PIDs: []int{7}, Children: children})
 		take := func(pid, tid int) {
-			s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, ID: uint64(min(tid-6, 2)), PID: pid, TID: tid, Period: 10})
+			s.take(Interpreted{Sample: perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, ID: uint64(min(tid-6, 2)), PID: pid, TID: tid, Period: 10}})
 		}
-		s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 4}, ID: 1, PID: 7, TID: 7, Period: 10}) // before the start
+		s.take(Interpreted{Sample: perfevent.Sample{Stamp: perfevent.Stamp{Time: 4}, ID: 1, PID: 7, TID: 7, Period: 10}}) // before the start
 		s.apply(perfevent.Comm{PID: 7, TID: 7, Comm: "first"})
 		take(7, 7)
 		s.apply(perfevent.Comm{PID: 7, TID: 7, Comm: "a name of more than 15 bytes", Exec: true})
@@ -120,7 +120,7 @@ func TestFollow(t *testing.T) {
 		s.apply(perfevent.Fork{PID: 7, PPID: 7, TID: 8, PTID: 7})
 		s.apply(perfevent.Comm{PID: 7, TID: 8, Comm: "thread"})
 		take(7, 8)
-		s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, ID: 1, PID: 7, TID: 8, Period: 10}) // by its parent's event, too
+		s.take(Interpreted{Sample: perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, ID: 1, PID: 7, TID: 8, Period: 10}}) // by its parent's event, too
 		s.apply(perfevent.Fork{PID: 9, PPID: 7, TID: 9, PTID: 8})
 		take(9, 9)
 		s.apply(perfevent.Exit{PID: 9, PPID: 7, TID: 9, PTID: 7})
@@ -183,7 +183,7 @@ func TestEpochs(t *testing.T) {
 		note(pid)
 	}
 	s.apply(perfevent.Comm{Stamp: perfevent.Stamp{Time: 9}, PID: 20, TID: 20, Comm: "next", Exec: true})
-	s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 8}, PID: 20, TID: 20, Period: 10})
+	s.take(Interpreted{Sample: perfevent.Sample{Stamp: perfevent.Stamp{Time: 8}, PID: 20, TID: 20, Period: 10}})
 	if late := s.queue[0].epoch; epochs[late] || late == s.programs.of(20).epoch {
 		t.Errorf("got epoch %d again for a late sample of the program before", late)
 	}
@@ -203,7 +203,7 @@ func TestFirstThreadEnds(t *testing.T) {
 	}
 	s.apply(perfevent.Comm{PID: 9, TID: 9, Comm: "other", Exec: true})
 	s.apply(perfevent.Mmap2{PID: 9, TID: 9})
-	s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 6}, PID: 9, TID: 9, Period: 10})
+	s.take(Interpreted{Sample: perfevent.Sample{Stamp: perfevent.Stamp{Time: 6}, PID: 9, TID: 9, Period: 10}})
 	if len(s.queue) != 1 || comm(s.queue[0].comm) != "other" {
 		t.Errorf("got the samples %+v, want one of the new program", s.queue)
 	}
@@ -286,7 +286,7 @@ func TestTimeline(t *testing.T) {
 	for _, timeline := range []bool{false, true} {
 		s := walkSource(t, os.Getpid(), func() {})
 		s.options.Timeline = timeline
-		s.take(perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, PID: os.Getpid(), TID: 8, CPU: 3, Period: 10})
+		s.take(Interpreted{Sample: perfevent.Sample{Stamp: perfevent.Stamp{Time: 5}, PID: os.Getpid(), TID: 8, CPU: 3, Period: 10}})
 		var types []bpf.RecordType
 		var id uint64
 		if err := s.walkReady(func(record []byte) error {
@@ -332,9 +332,9 @@ func TestWalkDrains(t *testing.T) {
 	var s *Source
 	s = walkSource(t, pid, func() {
 		drained = true
-		s.take(one)
+		s.take(Interpreted{Sample: one})
 	})
-	s.take(one)
+	s.take(Interpreted{Sample: one})
 	walked := 0
 	walk := func() {
 		if err := s.walkReady(func([]byte) error { walked++; return nil }, 0); err != nil {
@@ -377,7 +377,7 @@ func TestMappings(t *testing.T) {
 	now := monotonic.Now()
 	s.apply(perfevent.Fork{Stamp: perfevent.Stamp{Time: now}, PID: pid, PPID: 1, TID: pid, PTID: 1})
 	of := func(time uint64) *process.Mapping {
-		maps := s.mappings(&sample{Sample: perfevent.Sample{Stamp: perfevent.Stamp{Time: time}, PID: pid}})
+		maps := s.mappings(&sample{Interpreted: Interpreted{Sample: perfevent.Sample{Stamp: perfevent.Stamp{Time: time}, PID: pid}}})
 		if len(maps) == 0 {
 			t.Fatal("got no mappings")
 		}
@@ -465,7 +465,7 @@ func TestInterval(t *testing.T) {
 			rate = 1000
 		}
 		d := s.feed.(*rings).interval()
-		if bytes := d.Seconds() * float64(rate) * (StackCopy + 1<<10); bytes > float64(test.ring)/2 && d > 1e6 || d < 1e6 || d > readAtLeast {
+		if bytes := d.Seconds() * float64(rate) * (stackCopy + 1<<10); bytes > float64(test.ring)/2 && d > 1e6 || d < 1e6 || d > readAtLeast {
 			t.Errorf("%+v: got %v, in which %.0f bytes of %d are written", test.options, d, bytes, test.ring)
 		}
 	}

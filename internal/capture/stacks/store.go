@@ -207,8 +207,8 @@ type Store struct {
 	// ones by code.
 	Language  func(pid int, f *process.File) string
 	Languages map[CodeID]string
-	// NativeOnly means that stacks have no functions of any of these languages, also of those whose frames fulgur can
-	// read.
+	// NativeOnly means that stacks have no functions of any of these languages, also of those whose frames the kernel
+	// side can read.
 	NativeOnly bool
 	// Omits, if not nil, reports whether code that a runtime has generated in a process may hide its
 	// callers. Omitting holds such code.

@@ -57,7 +57,7 @@ func sampleForEver(arg string) error {
 
 // eager returns a sampler that stops threads as often as it can.
 func eager(t target.Target) (*Sampler, error) {
-	s, err := New(Options{Target: t, Period: 100 * time.Microsecond, Stack: 16 << 10})
+	s, err := New(Options{Target: t, Period: 100 * time.Microsecond})
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func TestRefused(t *testing.T) {
 	mayTrace(t)
 	program := harm(t)
 	refusal := func(pid int) error {
-		_, err := New(Options{Target: target.Target{Scope: target.Processes, PIDs: []int{pid}}, Period: time.Second, Stack: 8})
+		_, err := New(Options{Target: target.Target{Scope: target.Processes, PIDs: []int{pid}}, Period: time.Second})
 		return err
 	}
 	command, err := target.Start([]string{program, "idle"}) // traced until its release

@@ -40,6 +40,8 @@ type program struct {
 	read  uint64
 	took  time.Duration // for reading
 	size  uint64        // of the virtual memory then
+	// interpreter reads the frames of its interpreter, nil if none was read.
+	interpreter *interpreter
 }
 
 // image tells programs apart that a process runs one after another.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/capture/perfring"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/perfevent"
@@ -26,8 +27,8 @@ type Options struct {
 	Target target.Target
 	// Period is the CPU time between two samples of a thread.
 	Period time.Duration
-	// Stack is the number of bytes of a stack to copy.
-	Stack int
+	// Interpreters are the processes with an interpreter, nil if its frames are not wanted.
+	Interpreters *Interpreters
 }
 
 // Sampler samples the threads of a target by stopping them. It delivers samples, and what it finds out about their
@@ -78,7 +79,7 @@ const (
 // error.
 func New(o Options) (_ *Sampler, err error) {
 	s := &Sampler{
-		options: o, atStart: map[int]int{}, stack: make([]byte, o.Stack), block: make([]byte, blockSize), text: make([]byte, 4096),
+		options: o, atStart: map[int]int{}, stack: make([]byte, stackCopy), block: make([]byte, blockSize), text: make([]byte, 4096),
 		pace: newPace(o.Period),
 	}
 	defer func() {
@@ -199,7 +200,7 @@ func (s *Sampler) run() {
 		return
 	}
 	defer close(s.done)
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)          // ns
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // ns
 	tracing.IgnoreStops()
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20) // needs CAP_SYS_NICE
 	for next := time.Now(); !s.quit.Load(); {
@@ -363,9 +364,9 @@ func (s *Sampler) take(one *tracee) bool {
 		return false
 	}
 	t.ran = ran
-	r := s.state.sample(s.options.Stack)
+	r := s.state.sample()
 	r.PID, r.TID, r.CPU, r.Period = p.pid, t.tid, uint32(stat.Processor), uint64(weight)
-	s.batch = append(s.batch, r)
+	s.batch = append(s.batch, perfring.Interpreted{Sample: r, Frames: s.state.interpreted})
 	s.stats.Samples++
 	s.deliver()
 	return true
@@ -389,8 +390,8 @@ func (s *Sampler) deliver() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.batch {
-		one, ok := r.(perfevent.Sample)
-		size := len(one.Chain) + len(one.User.Regs) + len(one.User.Stack)
+		one, ok := r.(perfring.Interpreted)
+		size := one.Size()
 		if ok && (len(s.records) > maxRecords || s.bytes+size > maxBytes) {
 			s.lost++
 			continue

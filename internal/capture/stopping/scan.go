@@ -164,6 +164,7 @@ func (s *Sampler) remove(p *process) {
 		s.exited(p, t.tid)
 	}
 	s.forget(p)
+	s.options.Interpreters.forget(p.pid)
 	s.ended += s.usedBy(p)
 	s.processes = slices.DeleteFunc(s.processes, func(one *process) bool { return one == p })
 }

@@ -13,6 +13,7 @@ import (
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/linux/tracing"
+	"fulgur/internal/runtimes"
 )
 
 const (
@@ -43,6 +44,8 @@ type state struct {
 	regs  tracing.Registers
 	stack []byte
 	chain []uint64
+	// interpreted are the frames of interpreters.
+	interpreted []runtimes.Stack
 }
 
 // stop stops a thread, takes a sample of it and lets it go. It reports whether it took a sample, or will do so when the thread
@@ -199,6 +202,9 @@ const (
 	blockSize = 4 << 10
 )
 
+// stackCopy is the number of bytes of a stack to copy: enough for some hundred calls between C and an interpreter.
+const stackCopy = 64 << 10
+
 // read reads the state of a stopped thread. It reports whether it could.
 func (s *Sampler) read(p *process, tid int) bool {
 	st := &s.state
@@ -207,12 +213,13 @@ func (s *Sampler) read(p *process, tid int) bool {
 		return false
 	}
 	st.chain = append(st.chain[:0], st.regs.PC())
-	st.stack = st.stack[:0]
+	st.stack, st.interpreted = st.stack[:0], nil
 	if st.regs.Foreign() {
 		return true
 	}
 	st.stack = p.memory(tid, st.regs.SP(), s.stack)
 	s.follow(p, tid)
+	s.interpret(p, tid)
 	return true
 }
 
@@ -270,7 +277,7 @@ func (s *Sampler) follow(p *process, tid int) {
 }
 
 // sample returns the state as a sample, with copies of its own.
-func (st *state) sample(full int) perfevent.Sample {
+func (st *state) sample() perfevent.Sample {
 	const user = ^uint64(511) // PERF_CONTEXT_USER
 	one := perfevent.Sample{Stamp: perfevent.Stamp{Time: st.at}}
 	chain := make([]byte, 0, 8*(len(st.chain)+1))
@@ -284,7 +291,7 @@ func (st *state) sample(full int) perfevent.Sample {
 	}
 	regs, mask := st.regs.Append(nil)
 	one.User = perfevent.UserState{
-		ABI: perfevent.ABI64, Mask: mask, Regs: regs, Stack: append([]byte(nil), st.stack...), Full: len(st.stack) == full,
+		ABI: perfevent.ABI64, Mask: mask, Regs: regs, Stack: append([]byte(nil), st.stack...), Full: len(st.stack) == stackCopy,
 	}
 	return one
 }

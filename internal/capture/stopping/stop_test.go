@@ -22,7 +22,7 @@ func attached(t *testing.T) (s *Sampler, one *tracee) {
 	t.Cleanup(runtime.UnlockOSThread)
 	pid := launch(t, harm(t), "busy", "0")
 	awaitState(t, pid, 'R')
-	s, err := New(Options{Target: target.Target{Scope: target.Processes, PIDs: []int{pid}}, Period: time.Second, Stack: 4096})
+	s, err := New(Options{Target: target.Target{Scope: target.Processes, PIDs: []int{pid}}, Period: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
