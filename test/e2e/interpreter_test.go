@@ -22,7 +22,23 @@ type interpreter struct {
 	name string
 	// root is the root directory in which it runs, or empty.
 	root, program string
+	via           string // how to sample it, "" by default
 }
+
+// byWays returns interpreters with each of the ways to sample them.
+func byWays(list []interpreter, ways ...string) (by []interpreter) {
+	for _, i := range list {
+		for _, i.via = range ways {
+			one := i
+			one.name += " via " + i.via
+			by = append(by, one)
+		}
+	}
+	return by
+}
+
+// sparse reports whether a busy machine gives few samples.
+func (i interpreter) sparse() bool { return i.via == "ptrace" }
 
 // interpreters returns the system's program of the given name, and in long tests those that
 // a script in the parent directory installs and lists instead. It installs them in the
@@ -49,7 +65,7 @@ func interpreters(t *testing.T, name, script, dir string) []interpreter {
 		if len(f) != 3 {
 			t.Fatalf("%s: %q has not three fields", script, line)
 		}
-		list = append(list, interpreter{f[0], f[1], f[2]})
+		list = append(list, interpreter{name: f[0], root: f[1], program: f[2]})
 	}
 	return list
 }
@@ -74,8 +90,8 @@ func startAccounting(t *testing.T, cmd *exec.Cmd, account any) {
 }
 
 // sampleProcess samples a process until it has worked for a second, or longer in long
-// tests, and calls yield with each sample and its text.
-func sampleProcess(t *testing.T, cmd *exec.Cmd, yield func(text string, s streamed)) {
+// tests, and calls yield with each sample and its text. args are more arguments of fulgur.
+func sampleProcess(t *testing.T, cmd *exec.Cmd, yield func(text string, s streamed), args ...string) {
 	t.Helper()
 	work := time.Second
 	if testenv.IsLong() {
@@ -83,7 +99,8 @@ func sampleProcess(t *testing.T, cmd *exec.Cmd, yield func(text string, s stream
 	}
 	pid := strconv.Itoa(cmd.Process.Pid)
 	// If fulgur does not run for seconds, a small ring has no room for the names of new code.
-	r := sampleWork(t, work, []string{pid}, "profile", "-p", pid, "-F", "997", "--ring-size", "16M", "--stream", "--format", "jsonl")
+	args = append([]string{"profile", "-p", pid, "-F", "997", "--ring-size", "16M", "--stream", "--format", "jsonl"}, args...)
+	r := sampleWork(t, work, []string{pid}, args...)
 	for text, s := range streamedBy(t, r) {
 		yield(text, s)
 	}

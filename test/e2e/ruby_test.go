@@ -104,7 +104,7 @@ func (s streamed) executed() bool {
 func TestRubyThreads(t *testing.T) {
 	parallel(t)
 	testenv.Root(t)
-	for _, i := range rubies(t) {
+	for _, i := range byWays(rubies(t), "bpf", "ptrace") {
 		t.Run(i.name, func(t *testing.T) {
 			var account struct{ Noted map[int][]rubyFrame }
 			cmd := startRuby(t, i, "threads", &account)
@@ -133,7 +133,9 @@ func TestRubyThreads(t *testing.T) {
 				if want = slices.Clone(want[:min(len(want), maxFrames-1)]); deep {
 					want[len(want)-1].byC = got[len(got)-1].byC // the next frame is cut
 				}
-				if !slices.Equal(got[1:], want) || !cut && (s.End == "depth limit") != deep {
+				// The native stack may end before, with the copy that a stop makes.
+				atEnd := s.End == "depth limit" || deep && i.via == "ptrace" && s.End == "end of fulgur's stack copy"
+				if !slices.Equal(got[1:], want) || !cut && atEnd != deep {
 					t.Errorf("thread %d, end %s:\n got %+v\nwant %+v", s.TID, s.End, got[1:], want)
 					return
 				}
@@ -141,9 +143,9 @@ func TestRubyThreads(t *testing.T) {
 					t.Errorf("got Ruby frames that do not follow the interpreter's function: %s", text)
 				}
 				matched[s.TID]++
-			})
+			}, "--via", i.via)
 			for tid, chain := range account.Noted {
-				if matched[tid] == 0 {
+				if matched[tid] == 0 && !i.sparse() {
 					t.Errorf("got no matching sample of thread %d, want %+v", tid, chain)
 				}
 			}
@@ -157,7 +159,7 @@ func TestRubyThreads(t *testing.T) {
 func TestRubyCalls(t *testing.T) {
 	parallel(t)
 	testenv.Root(t)
-	for _, i := range rubies(t) {
+	for _, i := range byWays(rubies(t), "bpf", "ptrace") {
 		t.Run(i.name, func(t *testing.T) {
 			var account struct{ Edges [][]any }
 			cmd := startRuby(t, i, "calls", &account)
@@ -215,15 +217,19 @@ func TestRubyCalls(t *testing.T) {
 						t.Logf("%s in %s", fault, text)
 					}
 				}
-			})
+			}, "--via", i.via)
 			t.Logf("%s: %d of %d stacks are right; %d generated functions", i.name, right, samples, len(made))
 			// The interpreter is between two functions in a few of 1000 samples. A mistake in the
 			// merge makes most stacks wrong.
-			if most := stat.Binomial(samples, 0.01); samples < 100 || wrong > most.High {
-				t.Errorf("%d of %d stacks are wrong, want at most %d, and at least 100 stacks", wrong, samples, most.High)
+			least, functions := 100, 10
+			if i.sparse() {
+				least, functions = 5, 0
 			}
-			if len(made) < 10 {
-				t.Errorf("%d generated functions, want at least 10", len(made))
+			if most := stat.Binomial(samples, 0.01); samples < least || wrong > most.High {
+				t.Errorf("%d of %d stacks are wrong, want at most %d, and at least %d stacks", wrong, samples, most.High, least)
+			}
+			if len(made) < functions {
+				t.Errorf("%d generated functions, want at least %d", len(made), functions)
 			}
 		})
 	}

@@ -50,9 +50,10 @@ func TestStops(t *testing.T) {
 	t.Run("python3", func(t *testing.T) {
 		testenv.SlowInVM(t)
 		python := testenv.File(t, "/usr/bin/python3") // which nobody can execute
-		stacks := profile(t, run(nil, "profile", method, "-F", "199", "-f", "--", python, "-c", "s = 0\nfor i in range(6000000): s += i * i % 7"))
-		if n := count(stacks, ";_PyEval_EvalFrameDefault"); n == 0 {
-			t.Errorf("got no stacks from the interpreter: %v", stacks)
+		const code = "def inner(n):\n s = 0\n for i in range(n): s += i * i % 7\ndef outer(): inner(100000)\nfor _ in range(60): outer()"
+		stacks := profile(t, run(nil, "profile", method, "-F", "199", "-f", "--", python, "-c", code))
+		if n := count(stacks, ";<module>;outer;inner;_PyEval_EvalFrameDefault"); n == 0 {
+			t.Errorf("got no stacks of the program's functions: %v", stacks)
 		}
 	})
 	t.Run("node", func(t *testing.T) {
