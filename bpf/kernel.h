@@ -178,6 +178,20 @@ struct pid {
 	struct upid numbers[]; /* one for each level, up to its own */
 };
 
+/* The run queue of a CPU. */
+struct rq {
+	struct task_struct *curr; /* the one that runs */
+};
+
+/* A group of tasks on a run queue. */
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq; /* with group scheduling */
+};
+
 struct task_struct {
 #if defined(__TARGET_ARCH_x86)
 	struct thread_info thread_info;
@@ -187,6 +201,7 @@ struct task_struct {
 	int on_cpu; /* a u8 in 7.2 */
 	int wake_cpu;
 	void *stack;
+	struct sched_entity se;
 	struct mm_struct *mm;
 	int pid;
 	int tgid;

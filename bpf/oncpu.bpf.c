@@ -1,7 +1,10 @@
 //go:build ignore
 
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* On-CPU sampling: each overflow of a perf event counts the current stack. */
+/*
+ * On-CPU sampling: each overflow of a perf event counts the current stack. There are two programs:
+ * oncpu_parallel also divides each sample by the number of running threads of the target.
+ */
 
 /* Samples may interrupt the walk of a snapshot. */
 enum scratch {
@@ -14,6 +17,7 @@ enum scratch {
 #include "count.h"
 #include "event.h"
 #include "kernel.h"
+#include "parallel.h"
 #include "rules.h"
 #include "snapshot.h"
 #include "target.h"
@@ -30,12 +34,15 @@ struct count_key {
 struct count_value {
 	u64 samples;
 	u64 weight; /* sum of the samples' periods */
+	u64 elapsed; /* the same, each divided by the number of running threads */
 };
 
 static __always_inline void count_add(struct count_value *to, const struct count_value *add)
 {
 	__sync_fetch_and_add(&to->samples, add->samples);
 	__sync_fetch_and_add(&to->weight, add->weight);
+	if (add->elapsed)
+		__sync_fetch_and_add(&to->elapsed, add->elapsed);
 }
 
 COUNT_RECORD
@@ -73,7 +80,8 @@ struct timeline_event {
 const struct timeline_event *unused_timeline_event __attribute__((unused));
 const struct snapshot *unused_snapshot __attribute__((unused));
 
-static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 weight)
+/* Takes a sample while a number of threads of the target run, 0 if they are not counted. */
+static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u32 running, u64 weight)
 {
 	struct count_value value = { .samples = 1, .weight = weight };
 	struct stack_record *rec = &scratch->record;
@@ -83,7 +91,9 @@ static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 wei
 		key.tid = rec->tid;
 	if (by_cpu)
 		key.cpu = cpu;
-	if (!timeline)
+	if (running)
+		value.elapsed = weight / running;
+	else if (!timeline)
 		rec->first = (struct stack_count){ key.tid, key.cpu, weight };
 	key.id = stack_intern(scratch);
 	if (timeline) {
@@ -102,9 +112,10 @@ static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 wei
 	}
 	/*
 	 * In a program with many paths, most stacks occur only once. The record counts that
-	 * sample, so such a stack takes no entry in the map. With a weight of 0, it counts none.
+	 * sample, so such a stack takes no entry in the map. With a weight of 0, it counts none,
+	 * nor with running threads, for which it has no room.
 	 */
-	if (!scratch->sent || !weight)
+	if (!scratch->sent || !rec->first.weight)
 		count(&key, &value);
 }
 
@@ -115,7 +126,7 @@ static __always_inline struct stack_scratch *snapshot_scratch(void)
 
 static __always_inline void snapshot_take(struct stack_scratch *scratch, const struct snapshot *s)
 {
-	take(scratch, s->cpu, s->weight);
+	take(scratch, s->cpu, s->point, s->weight);
 }
 
 enum rule_limit {
@@ -172,9 +183,9 @@ found:
 	return weight;
 }
 
-SEC("perf_event")
-int oncpu(struct bpf_perf_event_data *ctx)
+static __always_inline int sample(struct bpf_perf_event_data *ctx, bool parallel)
 {
+	u32 cpu = bpf_get_smp_processor_id(), running = 0;
 	struct task_struct *task = current_task();
 	u64 weight = ctx->sample_period, surely = 0;
 	enum rule_verdict verdict;
@@ -221,13 +232,15 @@ int oncpu(struct bpf_perf_event_data *ctx)
 	if (!scratch)
 		return 0;
 	rec = &scratch->record;
+	if (parallel)
+		running = running_threads(cpu);
 
 	stats->n[STAT_SAMPLES]++;
 	if (outside) {
 		/* All are the same stack, without frames. */
 		stack_begin(rec, NULL);
 		__builtin_memcpy(rec->comm, "[outside]", sizeof("[outside]"));
-		take(scratch, bpf_get_smp_processor_id(), weight);
+		take(scratch, cpu, running, weight);
 		return 0;
 	}
 	stack_begin(rec, task);
@@ -238,9 +251,22 @@ int oncpu(struct bpf_perf_event_data *ctx)
 		walk_kernel(ctx, rec);
 	if (!skip_user_stack && task_has_user_stack(task)) {
 		walk_user(ctx, task, scratch);
-		if (snapshots && scratch->walk.early && snapshot_send(SCRATCH_SAMPLE, 0, weight))
+		if (snapshots && scratch->walk.early &&
+		    snapshot_send(SCRATCH_SAMPLE, running, weight))
 			return 0;
 	}
-	take(scratch, bpf_get_smp_processor_id(), weight);
+	take(scratch, cpu, running, weight);
 	return 0;
+}
+
+SEC("perf_event")
+int oncpu(struct bpf_perf_event_data *ctx)
+{
+	return sample(ctx, false);
+}
+
+SEC("perf_event")
+int oncpu_parallel(struct bpf_perf_event_data *ctx)
+{
+	return sample(ctx, true);
 }

@@ -42,7 +42,7 @@ struct snapshot {
 	u64 copy_of; /* as in struct unwind_walk */
 	u8 parts[STACK_PARTS]; /* as in struct stack_plan */
 	u32 copied; /* bytes of copy */
-	u32 point; /* the number of the attach point, 0 in other families */
+	u32 point; /* the number of the attach point; in oncpu.bpf.c, that of running threads */
 	u64 inside; /* the same */
 	struct bpf_user_regs regs;
 	u8 record[SNAPSHOT_RECORD]; /* a struct stack_record without user frames */

@@ -38,6 +38,10 @@ func (c *profileCommand) check(output string) error {
 		return errors.New("--tui shows the profile on the terminal: it cannot be combined with -o, --format, -f, --stream, --interval or --serve")
 	case c.Wall && c.Idle:
 		return errors.New("--wall and -I cannot be combined: --wall measures time of threads")
+	case c.Parallelism && c.Idle:
+		return errors.New("--parallelism and -I cannot be combined: an idle CPU runs no thread")
+	case c.Parallelism && (c.Wall || c.Times || c.Stream):
+		return errors.New("--parallelism cannot be combined with --wall, --times or --stream: it divides CPU time, in sums")
 	case c.Stream && c.Wall:
 		return errors.New("--stream and --wall cannot be combined: use --interval or --serve with --wall, or fulgur record for individual waits")
 	case c.Stream && c.By.kind != profile.GroupNone:

@@ -50,6 +50,7 @@ type OnCPUCountValue struct {
 	_       structs.HostLayout
 	Samples uint64
 	Weight  uint64
+	Elapsed uint64
 }
 
 type OnCPUFrameBit uint32
@@ -310,6 +311,7 @@ const (
 	OnCPUMapRulesPrograms       = "rules_programs"
 	OnCPUMapRulesThinned        = "rules_thinned"
 	OnCPUMapRulesUsers          = "rules_users"
+	OnCPUMapRunQueues           = "run_queues"
 	OnCPUMapRuntimeAny          = "runtime_any"
 	OnCPUMapRuntimeProcesses    = "runtime_processes"
 	OnCPUMapRuntimePrograms     = "runtime_programs"
@@ -327,7 +329,9 @@ const (
 	OnCPUMapUnwindProcesses     = "unwind_processes"
 	OnCPUMapUnwindRequests      = "unwind_requests"
 	OnCPUMapUnwindRules         = "unwind_rules"
+	OnCPUProgFindRunQueue       = "find_run_queue"
 	OnCPUProgOncpu              = "oncpu"
+	OnCPUProgOncpuParallel      = "oncpu_parallel"
 	OnCPUProgSnapshotAgain      = "snapshot_again"
 	OnCPUProgTargetFork         = "target_fork"
 	OnCPUProgTargetFree         = "target_free"
@@ -346,6 +350,7 @@ const (
 	OnCPUVarMaxDepth            = "max_depth"
 	OnCPUVarPidLevel            = "pid_level"
 	OnCPUVarPidNamespace        = "pid_namespace"
+	OnCPUVarPossibleCpus        = "possible_cpus"
 	OnCPUVarReadLabels          = "read_labels"
 	OnCPUVarRingWakeup          = "ring_wakeup"
 	OnCPUVarRulesAnyGroup       = "rules_any_group"
@@ -435,7 +440,9 @@ type OnCPUSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OnCPUProgramSpecs struct {
+	FindRunQueue  *ebpf.ProgramSpec `ebpf:"find_run_queue"`
 	Oncpu         *ebpf.ProgramSpec `ebpf:"oncpu"`
+	OncpuParallel *ebpf.ProgramSpec `ebpf:"oncpu_parallel"`
 	SnapshotAgain *ebpf.ProgramSpec `ebpf:"snapshot_again"`
 	TargetFork    *ebpf.ProgramSpec `ebpf:"target_fork"`
 	TargetFree    *ebpf.ProgramSpec `ebpf:"target_free"`
@@ -463,6 +470,7 @@ type OnCPUMapSpecs struct {
 	RulesPrograms    *ebpf.MapSpec `ebpf:"rules_programs"`
 	RulesThinned     *ebpf.MapSpec `ebpf:"rules_thinned"`
 	RulesUsers       *ebpf.MapSpec `ebpf:"rules_users"`
+	RunQueues        *ebpf.MapSpec `ebpf:"run_queues"`
 	RuntimeAny       *ebpf.MapSpec `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
@@ -501,6 +509,7 @@ type OnCPUVariableSpecs struct {
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	PidLevel            *ebpf.VariableSpec `ebpf:"pid_level"`
 	PidNamespace        *ebpf.VariableSpec `ebpf:"pid_namespace"`
+	PossibleCpus        *ebpf.VariableSpec `ebpf:"possible_cpus"`
 	ReadLabels          *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	RulesAnyGroup       *ebpf.VariableSpec `ebpf:"rules_any_group"`
@@ -586,6 +595,7 @@ type OnCPUMaps struct {
 	RulesPrograms    *ebpf.Map `ebpf:"rules_programs"`
 	RulesThinned     *ebpf.Map `ebpf:"rules_thinned"`
 	RulesUsers       *ebpf.Map `ebpf:"rules_users"`
+	RunQueues        *ebpf.Map `ebpf:"run_queues"`
 	RuntimeAny       *ebpf.Map `ebpf:"runtime_any"`
 	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
@@ -625,6 +635,7 @@ func (m *OnCPUMaps) Close() error {
 		m.RulesPrograms,
 		m.RulesThinned,
 		m.RulesUsers,
+		m.RunQueues,
 		m.RuntimeAny,
 		m.RuntimeProcesses,
 		m.RuntimePrograms,
@@ -664,6 +675,7 @@ type OnCPUVariables struct {
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	PidLevel            *ebpf.Variable `ebpf:"pid_level"`
 	PidNamespace        *ebpf.Variable `ebpf:"pid_namespace"`
+	PossibleCpus        *ebpf.Variable `ebpf:"possible_cpus"`
 	ReadLabels          *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
 	RulesAnyGroup       *ebpf.Variable `ebpf:"rules_any_group"`
@@ -715,7 +727,9 @@ type OnCPUVariables struct {
 //
 // It can be passed to LoadOnCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OnCPUPrograms struct {
+	FindRunQueue  *ebpf.Program `ebpf:"find_run_queue"`
 	Oncpu         *ebpf.Program `ebpf:"oncpu"`
+	OncpuParallel *ebpf.Program `ebpf:"oncpu_parallel"`
 	SnapshotAgain *ebpf.Program `ebpf:"snapshot_again"`
 	TargetFork    *ebpf.Program `ebpf:"target_fork"`
 	TargetFree    *ebpf.Program `ebpf:"target_free"`
@@ -723,7 +737,9 @@ type OnCPUPrograms struct {
 
 func (p *OnCPUPrograms) Close() error {
 	return _OnCPUClose(
+		p.FindRunQueue,
 		p.Oncpu,
+		p.OncpuParallel,
 		p.SnapshotAgain,
 		p.TargetFork,
 		p.TargetFree,

@@ -357,6 +357,10 @@ func (p *Profile) Total(i int) int64 {
 // OffCPUTime is the value for the duration of waits.
 var OffCPUTime = ValueType{Type: "off-cpu", Unit: "nanoseconds"}
 
+// ElapsedTime is the value for CPU time that is divided by the number of threads that ran at the same
+// time. It follows the CPU time. Its total is the time in which any thread ran.
+var ElapsedTime = ValueType{Type: "elapsed", Unit: "nanoseconds"}
+
 // Weight returns the index of the value that weighs samples: the one to show first, or else
 // the last. It is -1 if there are no values.
 func (p *Profile) Weight() int {
@@ -366,10 +370,20 @@ func (p *Profile) Weight() int {
 	return len(p.ValueTypes) - 1
 }
 
-// Period returns the amount of weight between two samples, in the unit of the value
-// [Profile.Weight], or 0 if it varies or is unknown.
-func (p *Profile) Period() int64 {
+// sampled returns the index of the value that was sampled at a period: [Profile.Weight], or the CPU time
+// instead of a part of it. It is -1 if there are no values.
+func (p *Profile) sampled() int {
 	w := p.Weight()
+	if w > 0 && p.ValueTypes[w] == ElapsedTime {
+		return w - 1
+	}
+	return w
+}
+
+// Period returns the amount of weight between two samples, in the unit of the value that
+// [Profile.Sampled] returns, or 0 if it varies or is unknown.
+func (p *Profile) Period() int64 {
+	w := p.sampled()
 	switch {
 	case w < 0 || p.ValueTypes[w] == OffCPUTime: // waits are measured, not sampled
 		return 0
@@ -384,7 +398,7 @@ func (p *Profile) Period() int64 {
 // Sampled returns [Profile.Period] with its type, and false if the profile is another tool's and does
 // not say how it was sampled.
 func (p *Profile) Sampled() (every Interval, ok bool) {
-	w := p.Weight()
+	w := p.sampled()
 	if w < 0 || p.Meta.Converted && p.Period() == 0 {
 		return every, false
 	}

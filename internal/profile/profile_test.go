@@ -13,6 +13,15 @@ func TestLossNames(t *testing.T) {
 	}
 }
 
+// Elapsed time is a part of the CPU time, which was sampled.
+func TestPeriodOfElapsedTime(t *testing.T) {
+	cpu := ValueType{Type: "cpu", Unit: "nanoseconds"}
+	p := NewBuilder(ValueType{Type: "samples", Unit: "count"}, cpu, ElapsedTime).Profile(Meta{Frequency: 50}, Losses{})
+	if every, ok := p.Sampled(); !ok || every != (Interval{Of: cpu, Amount: 1e9 / 50}) || p.Weight() != 2 {
+		t.Errorf("got %+v %t, and value %d first; want 20 ms of CPU time, and elapsed time first", every, ok, p.Weight())
+	}
+}
+
 // Off-CPU time has no period, even if the profile also has samples.
 func TestPeriodOfWaits(t *testing.T) {
 	cpu := ValueType{Type: "cpu", Unit: "nanoseconds"}

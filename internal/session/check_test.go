@@ -90,6 +90,8 @@ func TestCompleteRefuses(t *testing.T) {
 		{"groups by label without user stacks", ProfileOptions{Options: Options{By: profile.GroupLabel, ByLabel: "x", KernelOnly: true}}, "groups by label"},
 		{"frequency and period", ProfileOptions{Config: oncpu.Config{Frequency: 99, Period: 1000}}, "cannot be combined"},
 		{"frequency too high", ProfileOptions{Config: oncpu.Config{Frequency: rate + 1}}, "sysctl kernel.perf_event_max_sample_rate"},
+		{"parallelism of cycles", ProfileOptions{Config: oncpu.Config{Parallelism: true, Event: "cycles"}}, "needs a clock, but cycles is not one"},
+		{"parallelism of idle CPUs", ProfileOptions{Config: oncpu.Config{Parallelism: true, Idle: true}}, "an idle CPU runs no thread"},
 		{"depth above the kernel's", ProfileOptions{Options: Options{MaxDepth: depth + 1}}, "sysctl kernel.perf_event_max_stack"},
 		{"depth above a record's", ProfileOptions{Options: Options{MaxDepth: max(depth, bpf.MaxDepth) + 1}}, "frames"},
 		{"negative depth", ProfileOptions{Options: Options{MaxDepth: -1}}, "negative"},

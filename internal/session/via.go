@@ -63,6 +63,8 @@ func (o *Options) prepareOwn(what source.Subject, way string) (*oncpu.Subject, e
 	switch {
 	case m == nil || m.Idle:
 		return nil, usage.Errorf("%s measure neither off-CPU time nor idle CPUs", way)
+	case m.Parallelism:
+		return nil, usage.Errorf("%s do not see which threads run at the same time", way)
 	case o.Target.Scope == target.System || o.Target.Scope == target.Cgroup:
 		return nil, usage.Errorf("%s measure only your own processes: choose some with %s, or give a command", way, usage.Process)
 	case o.KernelOnly || len(m.Specs) > 0 && m.Specs[0].ExcludeUser:

@@ -37,6 +37,7 @@ func TestPreparePerf(t *testing.T) {
 		"the machine":                  {Options{}, event(), "only your own processes"},
 		"a cgroup":                     {Options{Target: target.Target{Scope: target.Cgroup}}, event(), "only your own processes"},
 		"idle CPUs":                    {Options{Target: own}, oncpu.New(oncpu.Config{Idle: true}), "neither off-CPU time nor idle CPUs"},
+		"parallelism":                  {Options{Target: own}, oncpu.New(oncpu.Config{Parallelism: true}), "do not see which threads run at the same time"},
 		"waits":                        {Options{Target: own}, newWall(oncpu.Config{}), "neither off-CPU time nor idle CPUs"},
 	} {
 		if err := test.options.preparePerf(test.what); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {

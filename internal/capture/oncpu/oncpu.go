@@ -5,7 +5,10 @@ package oncpu
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+
+	"github.com/cilium/ebpf"
 
 	"fulgur/internal/bpf"
 	"fulgur/internal/capture/probe"
@@ -22,6 +25,9 @@ type Options struct {
 	probe.Options
 	// Idle includes the idle task.
 	Idle bool
+	// Parallelism divides the weight of each sample by the number of running threads of the target, as
+	// the value [Elapsed].
+	Parallelism bool
 	// Specs are the events to sample. A hybrid machine has several, one per kind
 	// of core.
 	Specs []perfevent.Spec
@@ -53,12 +59,17 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	variables, err := chooseProgram(spec, o)
+	if err != nil {
+		return nil, err
+	}
 	slower, oneIn := o.Rules.Rates(o.Rate.Frequency)
-	base, err := source.LoadWithSnapshots(spec, o.Options, map[string]any{
+	maps.Copy(variables, map[string]any{
 		bpf.OnCPUVarIncludeIdle: o.Idle,
 		bpf.OnCPUVarRulesSlower: slower,
 		bpf.OnCPUVarRulesOneIn:  oneIn,
-	}, counted)
+	})
+	base, err := source.LoadWithSnapshots(spec, o.Options, variables, counted)
 	if err != nil {
 		return nil, err
 	}
@@ -66,10 +77,26 @@ func Load(o Options) (*Source, error) {
 	return &Source{Snapshots: base, options: o}, nil
 }
 
+// chooseProgram removes the program that does not run from spec, and returns variables of the other.
+func chooseProgram(spec *ebpf.CollectionSpec, o Options) (map[string]any, error) {
+	if !o.Parallelism {
+		delete(spec.Programs, bpf.OnCPUProgOncpuParallel)
+		delete(spec.Programs, bpf.OnCPUProgFindRunQueue)
+		return map[string]any{}, nil
+	}
+	delete(spec.Programs, bpf.OnCPUProgOncpu)
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("count the CPUs: %w", err)
+	}
+	spec.Maps[bpf.OnCPUMapRunQueues].MaxEntries = uint32(cpus)
+	return map[string]any{bpf.OnCPUVarPossibleCpus: uint32(cpus)}, nil
+}
+
 // counted converts an entry of a count map.
 func counted(k bpf.OnCPUCountKey, v bpf.OnCPUCountValue) (stacks.Key, stacks.Values) {
 	return stacks.Key{ID: k.Id, TID: k.Tid, CPU: k.Cpu},
-		stacks.Values{Samples: v.Samples, Weight: v.Weight}
+		stacks.Values{Samples: v.Samples, Weight: v.Weight, Elapsed: v.Elapsed}
 }
 
 // Stats reads the kernel side's counters.
@@ -111,7 +138,18 @@ func (s *Source) Attach(t target.Target) (err error) {
 		return err
 	}
 	s.clocks = !slices.ContainsFunc(s.options.Specs, func(of perfevent.Spec) bool { return !of.IsTime() })
-	s.events, err = sampling.Open(sampling.Config{Specs: s.options.Specs, Rate: s.options.Rate, CPUs: t.CPUs, Program: s.Programs[bpf.OnCPUProgOncpu].FD()})
+	program := bpf.OnCPUProgOncpu
+	if s.options.Parallelism {
+		program = bpf.OnCPUProgOncpuParallel
+		online, err := perfevent.OnlineCPUs()
+		if err != nil {
+			return err
+		}
+		if err := s.findRunQueues(online); err != nil {
+			return err
+		}
+	}
+	s.events, err = sampling.Open(sampling.Config{Specs: s.options.Specs, Rate: s.options.Rate, CPUs: t.CPUs, Program: s.Programs[program].FD()})
 	return err
 }
 
@@ -126,7 +164,9 @@ func (s *Source) Check() error { return s.events.CheckThrottling() }
 
 // FollowCPUs adds CPUs that came online, including those that were offline only for
 // a moment, and removes those that went offline. The source must be enabled.
-func (s *Source) FollowCPUs(online []int) error { return s.events.Follow(online) }
+func (s *Source) FollowCPUs(online []int) error {
+	return errors.Join(s.findRunQueues(online), s.events.Follow(online))
+}
 
 // Reduce implements [source.Reducible]. Samples keep the weights that they were taken with.
 func (s *Source) Reduce(by uint64) error {

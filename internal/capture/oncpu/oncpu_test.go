@@ -49,6 +49,7 @@ func command(t *testing.T, mode string) *exec.Cmd {
 // Large maps, without and with separate threads and CPUs.
 var (
 	roomy          = probe.Options{RingSize: probe.DefaultRingSize, CountEntries: probe.DefaultCountEntries, SeenEntries: probe.DefaultSeenEntries}
+	byThread       = with(func(o *probe.Options) { o.ByThread = true })
 	byCPU          = with(func(o *probe.Options) { o.ByCPU = true })
 	byThreadAndCPU = with(func(o *probe.Options) { o.ByThread, o.ByCPU = true, true })
 )
@@ -89,6 +90,12 @@ func start(t *testing.T, o Options, tg target.Target, rate Rate) *harness {
 	}
 	o.MaxDepth, o.Scope = 127, tg.Scope
 	o.Specs, o.Rate = []perfevent.Spec{spec}, rate
+	cgroup, err := target.OpenCgroup(tg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cgroup.Close)
+	o.Cgroup, o.CgroupID = cgroup.FD, cgroup.ID
 	s, err := Load(o)
 	if err != nil {
 		t.Fatal(err)

@@ -38,6 +38,9 @@ type Config struct {
 	Frequency, Period uint64
 	// Idle includes samples of idle CPUs.
 	Idle bool
+	// Parallelism adds the value [Elapsed], for clocks only. If no event is named, the event is
+	// cpu-clock.
+	Parallelism bool
 }
 
 // Subject is code on the CPUs. It implements [source.Subject].
@@ -67,6 +70,12 @@ func (m *Subject) Complete(c source.Common) error {
 	if limit, err := perfevent.MaxSampleRate(); err == nil && m.Frequency > limit {
 		return usage.Errorf("frequency %d Hz is above the kernel's limit of %d Hz; lower it, or raise sysctl kernel.perf_event_max_sample_rate", m.Frequency, limit)
 	}
+	if m.Parallelism && m.Idle {
+		return usage.Errorf("the number of running threads and idle CPUs cannot be combined: an idle CPU runs no thread")
+	}
+	if m.Parallelism && m.Event == "" {
+		m.Event = "cpu-clock" // cycles are not time
+	}
 	if m.Event == "" {
 		return nil
 	}
@@ -76,6 +85,9 @@ func (m *Subject) Complete(c source.Common) error {
 	}
 	if err != nil {
 		return usage.Errorf("%v", err)
+	}
+	if m.Parallelism && !spec.IsTime() {
+		return usage.Errorf("elapsed time needs a clock, but %s is not one: use cpu-clock or task-clock", spec.Name)
 	}
 	m.Specs = []perfevent.Spec{spec}
 	return m.checkClock(spec)
@@ -110,10 +122,10 @@ func (m *Subject) checkClock(spec perfevent.Spec) error {
 }
 
 // Times returns false for samples that do not represent time, but a fixed number
-// of events.
+// of events, and for samples with two times.
 func (m *Subject) Times() (source.Times, bool) {
 	line := source.Times{Interval: int64(m.Between())}
-	if line.Interval == 0 {
+	if line.Interval == 0 || m.Parallelism {
 		return line, false
 	}
 	if !m.Specs[0].IsTime() {
@@ -125,10 +137,11 @@ func (m *Subject) Times() (source.Times, bool) {
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) ([]source.Source, error) {
 	s, err := Load(Options{
-		Options: common,
-		Idle:    m.Idle,
-		Specs:   m.Specs,
-		Rate:    Rate{Frequency: m.Frequency, Period: m.Period},
+		Options:     common,
+		Idle:        m.Idle,
+		Parallelism: m.Parallelism,
+		Specs:       m.Specs,
+		Rate:        Rate{Frequency: m.Frequency, Period: m.Period},
 	})
 	if err != nil {
 		return nil, err
@@ -140,11 +153,16 @@ func (m *Subject) Load(common probe.Options) ([]source.Source, error) {
 const (
 	Samples = iota
 	Weight  // sum of the samples' periods: ns for clocks, else events
+	Elapsed // the same, each divided by the number of threads of the target that ran, with parallelism
 )
 
 // Values implements [source.Subject].
 func (m *Subject) Values(*stacks.Store) []source.Value {
-	return source.Own(profile.ValueType{Type: "samples", Unit: "count"}, m.weight())
+	values := source.Own(profile.ValueType{Type: "samples", Unit: "count"}, m.weight(), profile.ElapsedTime)
+	if !m.Parallelism {
+		return values[:Elapsed]
+	}
+	return values
 }
 
 // weight returns the value that the periods of samples add up to.
@@ -156,7 +174,12 @@ func (m *Subject) weight() profile.ValueType {
 }
 
 // Shown implements [source.Subject].
-func (*Subject) Shown() int { return Samples }
+func (m *Subject) Shown() int {
+	if m.Parallelism {
+		return Elapsed
+	}
+	return Samples
+}
 
 // Place implements [source.Subject].
 func (*Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
@@ -168,8 +191,17 @@ func (m *Subject) Describe(meta *profile.Meta) {
 	meta.Event, meta.Frequency, meta.Period = m.Specs[0].Name, m.Frequency, m.Period
 }
 
-// Notes implements [source.Subject].
-func (*Subject) Notes(*stacks.Store) []string { return nil }
+// Notes implements [source.Subject]. It says how parallel the target was.
+func (m *Subject) Notes(store *stacks.Store) []string {
+	var sum stacks.Values
+	for _, v := range store.Samples {
+		sum.Add(v)
+	}
+	if sum[Elapsed] == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%.2f threads ran at once on average, while any ran", float64(sum[Weight])/float64(sum[Elapsed]))}
+}
 
 // WhyNothing implements [source.Subject].
 func (m *Subject) WhyNothing() string {

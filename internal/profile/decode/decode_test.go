@@ -144,14 +144,16 @@ func TestReadValue(t *testing.T) {
 			t.Errorf("without samples, %q: got %q, want %q", value, got.Meta.Value, want)
 		}
 	}
-	// Of samples and waits, the time is the default.
-	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}, profile.ValueType{Type: "wall", Unit: "nanoseconds"})
-	stack := b.Push(0, b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: "f"})}))
-	b.Add(profile.Sample{Stack: stack, Task: b.Task(profile.Task{PID: 1}), CPU: -1, Values: []int64{1, 1}})
-	p = b.Profile(profile.Meta{Value: "wall"}, profile.Losses{})
-	got := decoded(t, encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) }), Pprof)
-	if got.Meta.Value != "wall" {
-		t.Errorf("with waits: got %q, want wall", got.Meta.Value)
+	// Of samples and waits, the time is the default, and so is elapsed time.
+	for _, of := range []string{"wall", "elapsed"} {
+		b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}, profile.ValueType{Type: of, Unit: "nanoseconds"})
+		stack := b.Push(0, b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: "f"})}))
+		b.Add(profile.Sample{Stack: stack, Task: b.Task(profile.Task{PID: 1}), CPU: -1, Values: []int64{1, 1}})
+		p = b.Profile(profile.Meta{Value: of}, profile.Losses{})
+		got := decoded(t, encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) }), Pprof)
+		if got.Meta.Value != of {
+			t.Errorf("got %q, want %s", got.Meta.Value, of)
+		}
 	}
 }
 

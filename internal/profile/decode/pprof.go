@@ -90,11 +90,12 @@ func pprofMeta(in *profile.Profile) model.Meta {
 		DropFrames: model.ShortName(in.DropFrames), KeepFrames: model.ShortName(in.KeepFrames),
 	}
 	// The default is the last value, unless the file names another. Profiles of samples count
-	// them by default, as perf and bcc do, unless they also have waits, which are no samples.
+	// them by default, as perf and bcc do, unless they also have waits, which are no samples, or
+	// elapsed time.
 	if n := len(in.SampleType); n > 0 {
 		last := in.SampleType[n-1].Type
 		m.Value = cmp.Or(in.DefaultSampleType, last)
-		if m.Value == last && last != "wall" && in.SampleType[0].Type == "samples" {
+		if m.Value == last && last != "wall" && last != model.ElapsedTime.Type && in.SampleType[0].Type == "samples" {
 			m.Value = ""
 		}
 		m.ValueGuessed = in.DefaultSampleType == ""

@@ -87,7 +87,7 @@ func (f *facts) quantity(n int64, v profile.ValueType) string {
 }
 
 // times are values in nanoseconds in words.
-var times = map[string]string{"cpu": "CPU time", "off-cpu": "off-CPU time", "wall": "wall-clock time"}
+var times = map[string]string{"cpu": "CPU time", "off-cpu": "off-CPU time", "wall": "wall-clock time", profile.ElapsedTime.Type: "elapsed time"}
 
 // all returns a phrase for the total of the value: "all samples", "the CPU time".
 func (f *facts) all() string { return f.allOf(f.value) }

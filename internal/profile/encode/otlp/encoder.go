@@ -299,7 +299,8 @@ func (e *encoder) period(value int) (profile.ValueType, int64) {
 	case e.p.Period() == 0 || waits && v.Unit == "count":
 		return v, 1
 	}
-	return e.p.ValueTypes[e.p.Weight()], e.p.Period()
+	sampled, _ := e.p.Sampled()
+	return sampled.Of, sampled.Amount
 }
 
 func (e *encoder) valueType(v profile.ValueType) (m proto.Message) {
