@@ -22,7 +22,7 @@ type locksCommand struct {
 // Help returns the text of fulgur locks --help besides the flags.
 func (*locksCommand) Help() string {
 	return `Measures the time that threads wait for locks, by the stack of the waiting thread, with
-the lock on top: [lock cgroup_mutex], [futex app+0x4060]. It sees waits for locks of the
+the lock on top: [lock cgroup_mutex], [futex file.c:pool_lock]. It sees waits for locks of the
 kernel, and waits of programs for futexes, which mutexes, condition variables and
 semaphores use.
 The summary lists the locks with the longest waits. docs/locks.md has the details.

@@ -13,7 +13,7 @@ import (
 )
 
 // The waits for a futex equal the program's own, and their time is within its
-// own bounds. The lock has its address in the program, or in memory if the program ended
+// own bounds. The lock has the name of its variable, or its address in memory if the program ended
 // before fulgur saw it.
 func TestLocksFutex(t *testing.T) {
 	testenv.EveryKernel(t)
@@ -25,7 +25,7 @@ func TestLocksFutex(t *testing.T) {
 		t.Fatalf("exit code %d, want 0: %s", r.code, r.stderr)
 	}
 	own, time := numbers(t, r.stdout), 0
-	lock := regexp.MustCompile(fmt.Sprintf(`;\[futex (locks\+%#x|%#x)\]$`, own["relative"], own["address"]))
+	lock := regexp.MustCompile(fmt.Sprintf(`;\[futex (locks\.c:word|%#x)\]$`, own["address"]))
 	for stack, n := range readFolded(t, out) {
 		// Not before the process is known, which the summary then says.
 		known := !strings.Contains(r.stderr, "truncated") && !strings.Contains(r.stderr, "without unwind tables") && !strings.Contains(r.stderr, "exited early")

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 
+	"fulgur/internal/capture/naming"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/process"
@@ -82,7 +83,7 @@ const (
 // mappings finds the mapping of an address in a process. It remembers its findings,
 // including that a process is gone.
 type mappings struct {
-	names map[place]string
+	found map[place]location
 	// maps are the mappings of processes, so that many locks of a process do not cost as
 	// many readings, since each locks its address space.
 	maps map[uint32][]procfs.Map
@@ -97,22 +98,30 @@ type place struct {
 	address uint64
 }
 
-// name returns the address with its mapping. In a file, the address is relative to where the
-// file is mapped, so that it is the same in all processes.
-func (m *mappings) name(pid uint32, address uint64) string {
+// location is an address with its mapping.
+type location struct {
+	// text is its name if there is no better one. In a file, the address is relative to where the
+	// file is mapped, so that it is the same in all processes.
+	text string
+	// variable is the place in the file, the zero value if there is none.
+	variable naming.Variable
+}
+
+// locate returns an address of a process with its mapping.
+func (m *mappings) locate(pid uint32, address uint64) location {
 	key := place{pid, address}
-	name, known := m.names[key]
+	at, known := m.found[key]
 	if known {
-		return name
+		return at
 	}
-	name = nameIn(m.of(pid), address)
-	if m.names == nil {
-		m.names = map[place]string{}
+	at = locateIn(m.of(pid), address)
+	if m.found == nil {
+		m.found = map[place]location{}
 	}
-	if len(m.names) < maxPlaces {
-		m.names[key] = name
+	if len(m.found) < maxPlaces {
+		m.found[key] = at
 	}
-	return name
+	return at
 }
 
 // of returns the mappings of a process, none if it is gone or does not respond.
@@ -143,8 +152,8 @@ func (m *mappings) forget() { m.maps, m.kept = map[uint32][]procfs.Map{}, 0 }
 // sharedMemory is the kernel's name of memory that processes share without a file.
 const sharedMemory = "/dev/zero (deleted)"
 
-// nameIn returns the name of an address in a process with the given mappings.
-func nameIn(maps []procfs.Map, address uint64) string {
+// locateIn returns an address in a process with the given mappings.
+func locateIn(maps []procfs.Map, address uint64) location {
 	for i, at := range maps {
 		if address < at.Start || address >= at.Limit {
 			continue
@@ -153,18 +162,26 @@ func nameIn(maps []procfs.Map, address uint64) string {
 		if file.Name == "" && i > 0 && maps[i-1].Limit == at.Start {
 			file = maps[i-1] // zero-initialized data follows the rest
 		}
-		if file.Ino != 0 {
-			first := slices.IndexFunc(maps, func(m procfs.Map) bool { return m.Name == file.Name })
-			name := path.Base(file.Name)
-			if file.Name == sharedMemory {
-				name = "shared memory"
+		switch {
+		case file.Ino != 0 && file.Name == sharedMemory:
+			return location{text: fmt.Sprintf("shared memory+%#x", address-firstOf(maps, file).Start)}
+		case file.Ino != 0:
+			return location{
+				text: fmt.Sprintf("%s+%#x", path.Base(file.Name), address-firstOf(maps, file).Start),
+				variable: naming.Variable{
+					File:   process.FileKey{Maj: file.Maj, Min: file.Min, Ino: file.Ino},
+					Offset: file.Offset, Distance: address - file.Start,
+				},
 			}
-			return fmt.Sprintf("%s+%#x", name, address-maps[first].Start)
+		case at.Name == "":
+			return location{text: fmt.Sprintf("%#x anonymous", address)}
 		}
-		if at.Name == "" {
-			return fmt.Sprintf("%#x anonymous", address)
-		}
-		return fmt.Sprintf("%#x %s", address, at.Name)
+		return location{text: fmt.Sprintf("%#x %s", address, at.Name)}
 	}
-	return fmt.Sprintf("%#x", address)
+	return location{text: fmt.Sprintf("%#x", address)}
+}
+
+// firstOf returns the first mapping of the file of a mapping.
+func firstOf(maps []procfs.Map, of procfs.Map) procfs.Map {
+	return maps[slices.IndexFunc(maps, func(m procfs.Map) bool { return m.Name == of.Name })]
 }

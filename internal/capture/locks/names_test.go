@@ -4,7 +4,9 @@ import (
 	"os"
 	"testing"
 
+	"fulgur/internal/capture/naming"
 	"fulgur/internal/linux/procfs"
+	"fulgur/internal/process"
 )
 
 // A kernel's lock has the name of the variable that contains it, never of one before
@@ -49,7 +51,7 @@ func TestKernelNamesNote(t *testing.T) {
 	}
 }
 
-func TestNameIn(t *testing.T) {
+func TestLocateIn(t *testing.T) {
 	maps := []procfs.Map{
 		{Start: 0x1000, Limit: 0x2000, Ino: 5, Name: "/usr/lib/libx.so"},
 		{Start: 0x2000, Limit: 0x3000, Ino: 5, Offset: 0x1000, Name: "/usr/lib/libx.so"},
@@ -68,8 +70,33 @@ func TestNameIn(t *testing.T) {
 		0xd038: "shared memory+0x38",
 		0x10:   "0x10",
 	} {
-		if got := nameIn(maps, address); got != want {
+		if got := locateIn(maps, address).text; got != want {
 			t.Errorf("%#x: got %s, want %s", address, got, want)
+		}
+	}
+}
+
+// A lock in a file's data has a place in the file, from the mapping of the file that precedes it, also if the memory
+// is zero at first.
+func TestLocateVariable(t *testing.T) {
+	maps := []procfs.Map{
+		{Start: 0x1000, Limit: 0x2000, Maj: 8, Min: 1, Ino: 5, Name: "/usr/lib/libx.so"},
+		{Start: 0x5000, Limit: 0x6000, Maj: 8, Min: 1, Ino: 5, Offset: 0x3000, Name: "/usr/lib/libx.so"},
+		{Start: 0x6000, Limit: 0x8000},
+		{Start: 0x9000, Limit: 0xa000, Ino: 9, Name: "/dev/zero (deleted)"},
+		{Start: 0xb000, Limit: 0xc000, Name: "[heap]"},
+	}
+	x := process.FileKey{Maj: 8, Min: 1, Ino: 5}
+	for address, want := range map[uint64]naming.Variable{
+		0x5010: {File: x, Offset: 0x3000, Distance: 0x10},
+		0x7010: {File: x, Offset: 0x3000, Distance: 0x2010},
+		0x1010: {File: x, Distance: 0x10},
+		0x9010: {},
+		0xb010: {},
+		0x10:   {},
+	} {
+		if got := locateIn(maps, address).variable; got != want {
+			t.Errorf("%#x: got %+v, want %+v", address, got, want)
 		}
 	}
 }
@@ -77,10 +104,10 @@ func TestNameIn(t *testing.T) {
 // A process that is gone has addresses only.
 func TestMappings(t *testing.T) {
 	var m mappings
-	if got := m.name(0xffffffff, 0x1234); got != "0x1234" {
+	if got := m.locate(0xffffffff, 0x1234).text; got != "0x1234" {
 		t.Errorf("got %s, want 0x1234", got)
 	}
-	if len(m.names) != 1 {
+	if len(m.found) != 1 {
 		t.Error("the result is not remembered")
 	}
 }
@@ -92,14 +119,14 @@ func TestReadings(t *testing.T) {
 	pids := []uint32{uint32(os.Getpid()), uint32(os.Getppid()), 0xffffffff}
 	for address := range uint64(100) {
 		for _, pid := range pids {
-			m.name(pid, address)
+			m.locate(pid, address)
 		}
 	}
 	if m.readings != len(pids) {
 		t.Errorf("got %d readings of the mappings of %d processes", m.readings, len(pids))
 	}
 	m.forget()
-	if m.name(pids[0], 100); m.readings != len(pids)+1 {
+	if m.locate(pids[0], 100); m.readings != len(pids)+1 {
 		t.Errorf("got %d readings after the mappings may have changed, want 1", m.readings-len(pids))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cilium/ebpf/btf"
@@ -147,10 +148,14 @@ var _ interface {
 // lockSource is the source of a kind.
 type lockSource struct {
 	*latency.Source
-	kind   kind
-	maps   mappings
-	names  *kernelNames
-	marker *profile.MarkerTypeID // of waits in a recording
+	kind  kind
+	maps  mappings
+	names *kernelNames
+	// variables are the names of variables that are locks, as far as they were looked for. looked is the last
+	// store for which they were.
+	variables map[naming.Variable]string
+	looked    *stacks.Store
+	marker    *profile.MarkerTypeID // of waits in a recording
 	// recorded are the names of locks in a recording, whose stacks do not tell the process. The
 	// detail of a sample is an index.
 	recorded []string
@@ -166,7 +171,7 @@ func (s *lockSource) Check() error {
 	waits, err := s.InProgress()
 	defer s.maps.forget()
 	for _, w := range waits {
-		s.maps.name(w.Pid, w.Detail)
+		s.maps.locate(w.Pid, w.Detail)
 	}
 	return err
 }
@@ -276,6 +281,7 @@ func (*Subject) Shown() int { return latency.Time }
 // wakers, the waker's stack upside down.
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 	of := m.sources[s.Source-m.first]
+	of.findVariables(p, s.Source)
 	stack := attach.Place(p, s, "", m.common.UserOnly)
 	stack = p.Mark(stack, "["+of.lockOf(p.Store, s)+"]")
 	if s.Owner != 0 {
@@ -314,7 +320,32 @@ func (s *lockSource) lock(pid uint32, address uint64) string {
 	if s.kind.side == Kernel {
 		return name + s.names.name(address)
 	}
-	return name + s.maps.name(pid, address)
+	at := s.maps.locate(pid, address)
+	return name + cmp.Or(s.variables[at.variable], at.text)
+}
+
+// findVariables looks for the variables that are locks of a store's samples, all at once. A recording has
+// named its locks before.
+func (s *lockSource) findVariables(p *naming.StackBuilder, source uint8) {
+	if s.kind.side != User || s.looked == p.Store || p.Store.Anonymous {
+		return
+	}
+	s.looked = p.Store
+	if s.variables == nil {
+		s.variables = map[naming.Variable]string{{}: ""}
+	}
+	var wanted []naming.Variable
+	for sample := range p.Store.Samples {
+		if sample.Source != source {
+			continue
+		}
+		v := s.maps.locate(p.Store.Traces[sample.Trace].PID, sample.Detail).variable
+		if _, known := s.variables[v]; !known && len(s.variables) < maxPlaces {
+			s.variables[v] = ""
+			wanted = append(wanted, v)
+		}
+	}
+	maps.Copy(s.variables, p.Variables(wanted))
 }
 
 // Describe implements [source.Subject].

@@ -70,6 +70,7 @@ type Names struct {
 
 	dumps map[*process.JITDumps]process.JITTables // of the store's codes
 
+	ctx  context.Context // of Symbolize; see lookups
 	mu   sync.Mutex
 	busy []stacks.CodeID // codes in progress, the oldest first
 }
@@ -112,6 +113,7 @@ var errSampled = errors.New("sampling has ended")
 // Symbolize names every frame of the store, files in parallel. It stops when ctx
 // ends; the remaining frames stay without names.
 func (n *Names) Symbolize(ctx context.Context) {
+	n.ctx = ctx
 	n.readDumps()
 	byCode := make([][]stacks.FrameID, len(n.store.Codes))
 	for i, f := range n.store.Frames {

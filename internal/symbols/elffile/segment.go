@@ -1,6 +1,9 @@
 package elffile
 
-import "debug/elf"
+import (
+	"debug/elf"
+	"slices"
+)
 
 // Segment is a program header, which maps a part of the file.
 type Segment struct {
@@ -78,4 +81,33 @@ func (f *File) Offset(addr uint64) (fileOffset uint64, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// DataAddress returns the link-time virtual address of the byte at a distance from the beginning of a
+// mapping of the file's variables, which begins at the file offset start. The byte may be beyond the end of
+// the mapping: memory that is zero at first has no place in the file. page is the size of the process's
+// pages. ok is false unless exactly one writable segment contains the byte. Variables that the loader makes
+// read-only do not count.
+func (f *File) DataAddress(start, distance, page uint64) (addr uint64, ok bool) {
+	for _, s := range f.segments {
+		if s.Type != elf.PT_LOAD || s.Flags&elf.PF_W == 0 || start < s.Offset&^(page-1) || start >= s.Offset+s.FileSize {
+			continue
+		}
+		at := s.Addr + (start - s.Offset) + distance
+		if at-s.Addr >= s.MemSize || f.readOnly(at) {
+			continue
+		}
+		if ok {
+			return 0, false
+		}
+		addr, ok = at, true
+	}
+	return addr, ok
+}
+
+// readOnly reports whether the loader makes an address read-only after it has relocated the file.
+func (f *File) readOnly(addr uint64) bool {
+	return slices.ContainsFunc(f.segments, func(s Segment) bool {
+		return s.Type == elf.PT_GNU_RELRO && addr-s.Addr < s.MemSize
+	})
 }
