@@ -26,9 +26,6 @@ type reportCommand struct {
 	Quiet  bool   `short:"q" group:"output" help:"Do not print warnings to standard error."`
 }
 
-// reportedFunctions is the default number of functions in a report.
-const reportedFunctions = 20
-
 // Help returns the text of fulgur report --help besides the flags.
 func (*reportCommand) Help() string {
 	return `Describes a profile in sentences with numbers: the hottest code, the waits and the losses.
@@ -68,7 +65,7 @@ func questions() string {
 }
 
 func (c *reportCommand) run(ctx context.Context, env environment) (int, error) {
-	functions := uint64(reportedFunctions)
+	functions := uint64(report.Functions)
 	if c.Top != nil {
 		functions = uint64(*c.Top)
 	}

@@ -20,6 +20,7 @@ import (
 	"fulgur/internal/profile/encode/text"
 	"fulgur/internal/profile/filter"
 	"fulgur/internal/profile/output"
+	"fulgur/internal/profile/report"
 	"fulgur/internal/symbols/symbolize"
 )
 
@@ -124,6 +125,8 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	}
 	if o.Value != "" || !format.AllValues() {
 		p, v = p.Only(v), 0
+	} else {
+		v = report.First(p, v)
 	}
 	if missing := describe.Negative(p, shown(p, v, format)...); missing != "" && !format.HasNegative() {
 		warn(errors.New(missing + " are " + describe.NegativeEffect))

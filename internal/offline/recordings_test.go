@@ -1,7 +1,15 @@
 package offline
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,6 +58,68 @@ func TestRecordings(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A page of a recording, and a report of that page, have the findings of a report of the recording.
+func TestFindingsOfPages(t *testing.T) {
+	for _, name := range []string{"redis-bgsave", "thread-pool"} {
+		page := filepath.Join(t.TempDir(), "page.html")
+		if code, err := Convert(t.Context(), ConvertOptions{Input: recordingPath(name), Output: page, Stderr: io.Discard}); err != nil {
+			t.Fatalf("exit code %d: %v", code, err)
+		}
+		want, got := findingsOf(t, recordingPath(name)), findingsOf(t, page)
+		if len(want) < 4 || !slices.Equal(got, want) {
+			t.Errorf("%s: a report of the page says %q\nwant at least 4 findings, %q", name, got, want)
+		}
+		var header struct{ Findings []finding }
+		if err := json.Unmarshal(headerOf(t, page), &header); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(header.Findings, want) {
+			t.Errorf("%s: the page says %q\nwant %q", name, header.Findings, want)
+		}
+	}
+}
+
+// finding is a finding of a report or of a page.
+type finding struct{ Text, Remedy string }
+
+// findingsOf returns the findings of a report of a file.
+func findingsOf(t *testing.T, path string) []finding {
+	t.Helper()
+	var out strings.Builder
+	if code, err := Report(t.Context(), ReportOptions{Input: path, Functions: report.Functions, Format: "json", Stdout: &out, Stderr: io.Discard}); err != nil {
+		t.Fatalf("exit code %d: %v", code, err)
+	}
+	var r struct{ Findings []finding }
+	if err := json.Unmarshal([]byte(out.String()), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r.Findings
+}
+
+// headerOf returns the header of the data of a page.
+func headerOf(t *testing.T, path string) []byte {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, data, _ := bytes.Cut(page, []byte(`<script id="data" type="application/octet-stream">`))
+	data, _, _ = bytes.Cut(data, []byte("<"))
+	unpacked, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var size [4]byte
+	if _, err := io.ReadFull(unpacked, size[:]); err != nil {
+		t.Fatal(err)
+	}
+	header := make([]byte, binary.LittleEndian.Uint32(size[:]))
+	if _, err := io.ReadFull(unpacked, header); err != nil {
+		t.Fatal(err)
+	}
+	return header
 }
 
 // The numbers of a run, which its file has, are those of a report and of a page of that file.

@@ -143,6 +143,6 @@ func idle(f *facts) (Finding, bool) {
 	if n > 0 {
 		found.marked += ", mostly in " + named(place)
 	}
-	found.marked += "; everything else leaves this time out."
+	found.marked += "; the other findings leave this time out."
 	return found, true
 }

@@ -155,6 +155,14 @@ func Answers(p *profile.Profile, value int, native bool) ([]Finding, *profile.Pr
 	return f.findings(func(r rule) bool { return r.answers && (r.name != "load" || !mixed) }), f.Profile
 }
 
+// Functions is the default number of hottest functions.
+const Functions = 20
+
+// Findings returns the findings of [New], for [Functions] functions.
+func Findings(p *profile.Profile, value int, native bool) []Finding {
+	return newFacts(p, value, Functions, native).findings(func(rule) bool { return true })
+}
+
 // facts are the inputs of rules.
 type facts struct {
 	*profile.Profile

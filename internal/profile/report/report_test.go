@@ -263,7 +263,7 @@ func TestStackRules(t *testing.T) {
 			"Threads were ready to run, but got no CPU, for 1.0 s, 25.0 % of the time off the CPU."},
 		{"starved", build([]profile.ValueType{{Type: "runnable", Unit: "nanoseconds"}, offCPU}, profile.Meta{}, both(1, 1, 1, 20, "main", "[disk]")), ""},
 		{"idle", build(times, ten, both(1, 1, 3, 0, "main"), both(1, 1, 0, 7, "main", "[disk]"), both(1, 2, 0, 10, "pool", "k:do_futex", "[futex]"), both(1, 3, 0, 9, "pool", "[futex]")),
-			"2 idle threads waited for 19.0 s, nearly all of the time in one place, mostly in pool; everything else leaves this time out."},
+			"2 idle threads waited for 19.0 s, nearly all of the time in one place, mostly in pool; the other findings leave this time out."},
 		{"waits", build(times, ten, both(1, 1, 3, 0, "main"), both(1, 1, 0, 7, "main", "[disk]"), both(1, 2, 0, 10, "pool", "[futex]")),
 			"Threads waited for 7.0 s, 70.0 % of their time, mostly [disk] (100.0 %), and ran for 3.0 s."},
 		{"idle", build(times, ten, both(1, 1, 0, 10, "pool", "[futex]"), both(1, 2, 0, 10, "pool", "[futex]")), ""},                         // there is nothing else
@@ -271,9 +271,9 @@ func TestStackRules(t *testing.T) {
 		{"idle", build(times, ten, both(1, 1, 3, 0, "main"), both(1, 2, 0, 5, "one", "[futex]"), both(1, 2, 0, 5, "other", "[futex]")), ""}, // two places
 		{"idle", build(times, ten, both(1, 1, 3, 0, "main"), both(1, 2, 0, 4, "pool", "[futex]")), ""},                                      // a short life
 		{"idle", build([]profile.ValueType{offCPU, {Type: "waits", Unit: "count"}}, ten, stacked{1, 0, []string{"main", "[disk]"}, []int64{8 * s, 100}}, stacked{1, 0, []string{"pool", "[futex]"}, []int64{30 * s, 4}}),
-			"Idle threads waited for 30.0 s, nearly all of the time in one place, mostly in pool; everything else leaves this time out."},
+			"Idle threads waited for 30.0 s, nearly all of the time in one place, mostly in pool; the other findings leave this time out."},
 		{"idle", build(times, ten, both(1, 1, 0, 10, "main", "[disk read]"), both(2, 2, 0, 2, "k:worker_thread", "[idle worker]")),
-			"1 idle thread waited for 2.0 s, nearly all of the time in one place, mostly in worker_thread; everything else leaves this time out."},
+			"1 idle thread waited for 2.0 s, nearly all of the time in one place, mostly in worker_thread; the other findings leave this time out."},
 		{"memory", build(times, profile.Meta{}, both(1, 1, 7, 0, "main"), both(1, 1, 2, 0, "main", "k:exc_page_fault", "k:do_wp_page", "k:copy_mc"), both(1, 1, 1, 0, "main", "k:do_anonymous_page.isra.0"), both(1, 1, 0, 4, "main", "k:do_swap_page", "k:schedule", "[disk]")),
 			"Copying pages shared since a fork (copy-on-write) took 2.0 s, 20.0 % of the CPU time. Touching pages for the first time took 1.0 s, 10.0 % of the CPU time. Reading pages from swap took 4.0 s, 100.0 % of the off-CPU time."},
 		{"memory", build(samples, profile.Meta{}, one(96, "main"), one(4, "main", "k:do_wp_page")), ""},

@@ -30,6 +30,9 @@ type Options struct {
 	// ShortNames shows the short names of functions, see package shortname. The page has a
 	// switch for it, and shows the whole name of a box under the pointer.
 	ShortNames bool
+	// Native counts each stack for its leaf in lists and tables of functions, even if that is an
+	// interpreter's function. The page has a switch for it.
+	Native bool
 	// Width is the width of pictures in pixels; 0 means 1200.
 	Width int
 	// Base, if not nil, is an earlier profile with the same value types to compare with,
@@ -73,6 +76,7 @@ func WriteHTML(w io.Writer, p *profile.Profile, o Options) error {
 // WritePage is like [WriteHTML], and returns the profile that the page shows, to which the
 // page's requests refer: p, or the events of o.Times, which have other values and tasks.
 func WritePage(w io.Writer, p *profile.Profile, o Options) (shown *profile.Profile, err error) {
+	findings := o.findings(p)
 	timed, err := o.timed(p)
 	if err != nil {
 		return nil, err
@@ -88,7 +92,9 @@ func WritePage(w io.Writer, p *profile.Profile, o Options) (shown *profile.Profi
 		return nil, err
 	}
 	t.timed = timed
-	return p, writePage(w, newHeader(p, o, t), t)
+	head := newHeader(p, o, t)
+	head.Findings = findings
+	return p, writePage(w, head, t)
 }
 
 // timed returns the recording of p as a profile, or nil if there is none.

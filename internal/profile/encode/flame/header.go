@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/encode/label"
+	"fulgur/internal/profile/report"
 	"fulgur/internal/profile/runinfo"
 )
 
@@ -21,8 +22,10 @@ type header struct {
 	Meta   meta            `json:"meta"`
 	Losses []describe.Loss `json:"losses"`
 	// Lost are the losses in brief, each said once.
-	Lost   []string    `json:"lost"`
-	Values []valueType `json:"values"`
+	Lost []string `json:"lost"`
+	// Findings are what a report says about the value to show first. There are none in a comparison.
+	Findings []finding   `json:"findings"`
+	Values   []valueType `json:"values"`
 	// Noun is the plural of the noun for a sample, if that is not "samples".
 	Noun string `json:"noun,omitempty"`
 	// Mixed is [describe.IsMixed]: the number of samples says nothing.
@@ -30,6 +33,8 @@ type header struct {
 	// Value is the index of the value to show first.
 	Value    int  `json:"value"`
 	Inverted bool `json:"inverted"`
+	// Native is [Options.Native].
+	Native bool `json:"native,omitempty"`
 	// ShortNames is [Options.ShortNames].
 	ShortNames bool `json:"shortNames"`
 	// Compared reports whether the samples also have columns of the base profile.
@@ -72,6 +77,12 @@ type meta struct {
 	Period    uint64  `json:"period"`
 }
 
+// finding is a sentence of a report, with its remedy if there is one.
+type finding struct {
+	Text   string `json:"text"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
 // base describes a base profile.
 type base struct {
 	Seconds float64 `json:"seconds"`
@@ -111,7 +122,19 @@ type tasks struct {
 	Group []int `json:"group,omitempty"`
 }
 
-// newHeader returns the header of a page of p, without its samples. Empty tables are
+// findings returns what a report says about a profile to be shown on its own.
+func (o Options) findings(p *profile.Profile) []finding {
+	all := []finding{}
+	if o.Base != nil || o.Value < 0 || o.Value >= len(p.ValueTypes) {
+		return all
+	}
+	for _, f := range report.Findings(p, o.Value, o.Native) {
+		all = append(all, finding{f.Text, f.Remedy})
+	}
+	return all
+}
+
+// newHeader returns the header of a page of p, without its samples and findings. Empty tables are
 // empty arrays rather than null.
 func newHeader(p *profile.Profile, o Options, t *tree) header {
 	m, drawn := p.Meta, t.drawn(p)
@@ -130,6 +153,7 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 		Builds:     builds(p),
 		Mixed:      describe.IsMixed(p.ValueTypes),
 		Value:      o.Value,
+		Native:     o.Native,
 		Inverted:   o.Inverted,
 		ShortNames: o.ShortNames,
 		Compared:   o.Base != nil,

@@ -74,16 +74,19 @@ function stackText(data, names, view, box) {
 // literal returns an expression that matches only text.
 function literal(text) { return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'); }
 
+const SHOWN_FINDINGS = 3; // unfolded
+
 const MIN_PANEL = 200;
 const MAX_PANEL = 1600;
 
-// A Panel describes a box and the totals of its function, or else lists the hottest
-// functions.
+// A Panel describes a box and the totals of its function, or else says what dominates: it has the
+// findings of a report, and lists the hottest functions.
 class Panel {
   constructor(page) {
     this.page = page;
     this.panel = byId('details');
     this.edge = byId('edge');
+    this.unfolded = false; // the findings that are folded at first
     this.listen();
   }
 
@@ -119,6 +122,7 @@ class Panel {
       this.panel.replaceChildren(title, ...this.changes());
       return;
     }
+    const findings = this.findings();
     let hasNotes = false;
     const top = (heading, sums, count, keeps) => {
       const list = this.grouped(sums, keeps).sort((a, b) => b.value - a.value).slice(0, count);
@@ -130,7 +134,7 @@ class Panel {
     self.forEach((v, f) => { if (functions.isNote(f)) notes += v; });
     const ends = self.reduce((count, v) => count + (v > 0), 0);
     if (notes * 2 <= weights.whole && ends !== 1) {
-      this.panel.replaceChildren(title, ...top('Hottest functions', self, 20, (f) => functions.isCode(f)));
+      this.panel.replaceChildren(title, ...findings, ...top('Hottest functions', self, 20, (f) => functions.isCode(f)));
       return;
     }
     // The stacks end in notes: waits or requests; or all in one function: an event's.
@@ -138,10 +142,39 @@ class Panel {
     const { values } = page.totalSums;
     const waits = functions.waitSums(weights);
     const isFile = (f) => functions.isNote(f) && page.names.of(functions.frames[f]).startsWith('[/');
-    this.panel.replaceChildren(title,
+    this.panel.replaceChildren(title, ...findings,
       ...top('Hottest functions of programs', waits.inner, 12, isFunction),
       ...top('Files', values, 8, isFile),
       ...top('Reasons', waits.ends, 8, (f) => functions.isNote(f) && !isFile(f)));
+  }
+
+  // findings returns the section of findings. They are those of all samples, about the value that the
+  // page shows first.
+  findings() {
+    const { page, page: { data } } = this;
+    if (data.findings.length === 0) return [];
+    const items = data.findings.map(({ text, remedy }) => {
+      const item = element('li', text);
+      if (remedy) item.append(element('span', ` Remedy: ${remedy}.`));
+      return item;
+    });
+    const section = element('section', undefined, 'findings');
+    const list = (some) => {
+      const l = element('ul');
+      l.append(...some);
+      return l;
+    };
+    const isAll = page.valueIndex === data.value && page.shown === page.data && !page.now.task;
+    section.append(element('h3', isAll ? 'Findings' : `Findings by ${nameInText(data.values[data.value])}, of all samples`),
+      list(items.slice(0, SHOWN_FINDINGS)));
+    if (items.length > SHOWN_FINDINGS) {
+      const rest = element('details');
+      rest.open = this.unfolded;
+      rest.addEventListener('toggle', () => { this.unfolded = rest.open; });
+      rest.append(element('summary', `${items.length - SHOWN_FINDINGS} more`), list(items.slice(SHOWN_FINDINGS)));
+      section.append(rest);
+    }
+    return [section];
   }
 
   // grouped returns the functions with their values. Code without functions is one entry per
