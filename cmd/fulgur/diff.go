@@ -22,6 +22,7 @@ type diffCommand struct {
 	FailAbove     *growth         `placeholder:"PERCENT" group:"contents" help:"Exit with code 3 if a function grew by more than PERCENT of the sum of all functions, and beyond noise. For runs of the same command, the sum counts, too."`
 	FailFunctions []functionLimit `name:"fail-function" sep:"none" placeholder:"NAME>PERCENT" group:"contents" help:"Exit with code 3 if the function NAME grew by more than PERCENT of the sum of all functions, and beyond noise. Can be given several times."`
 
+	nativeFlag
 	Output     string  `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: ${comparisonEndings}. - is standard output, the default."`
 	Format     string  `placeholder:"NAME" complete:"comparison" group:"output" help:"Output format: ${comparisons}. Default: by the ending of FILE, or text."`
 	Inverted   bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
@@ -155,6 +156,7 @@ func (c *diffCommand) run(ctx context.Context, env environment) (int, error) {
 		Inverted:   c.Inverted,
 		Width:      int(orZero(c.Width)),
 		ShortNames: c.ShortNames,
+		Native:     c.Native,
 		Output:     c.Output,
 		Format:     c.Format,
 		Stdout:     env.stdout,

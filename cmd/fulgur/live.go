@@ -83,7 +83,7 @@ func (c *profileCommand) windows(ctx context.Context, o session.ProfileOptions) 
 			}
 		}()
 		to = append(to, session.SinkFunc(func(_ context.Context, w session.Window) error {
-			return page.Add(w.Profile, flame.Options{Value: w.Value, Inverted: o.Inverted})
+			return page.Add(w.Profile, flame.Options{Value: w.Value, Inverted: o.Inverted, Native: o.Native})
 		}))
 	}
 	return session.Run(ctx, &o.Options, o.Subject(), to)

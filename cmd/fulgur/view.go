@@ -19,7 +19,8 @@ type viewCommand struct {
 	By    *groups `placeholder:"KIND" group:"contents" help:"Separate the containers, Kubernetes pods or systemd units in a pprof or OTLP profile: container, pod or unit; or the values of a label: label=KEY. The name is the first frame of the flame graph. none removes the groups."`
 	filterFlags
 	ShortNames bool `group:"contents" help:"Show short names of C++, Rust and Go functions first: without template arguments, outer namespaces and package paths. The flame graph has a switch for it."`
-	TUI        bool `name:"tui" group:"contents" help:"Show the flame graph on the terminal instead of in a browser. ? lists the keys."`
+	nativeFlag
+	TUI bool `name:"tui" group:"contents" help:"Show the flame graph on the terminal instead of in a browser. ? lists the keys."`
 
 	Listen   string `default:"127.0.0.1" placeholder:"ADDRESS" group:"server" help:"Listen on this address. Default: 127.0.0.1, which only this machine can reach."`
 	Port     uint16 `placeholder:"PORT" group:"server" help:"Listen on this port. Default: any free port."`
@@ -80,7 +81,7 @@ func (c *viewCommand) run(ctx context.Context, env environment) (int, error) {
 			return exitUsage, usageError{errNoScreen}
 		}
 		o.Show = func(ctx context.Context, title string, p *profile.Profile) error {
-			return explore(ctx, out, top.Options{Title: title, Colored: isColored()}, p)
+			return explore(ctx, out, top.Options{Title: title, Colored: isColored(), Native: c.Native}, p)
 		}
 	}
 	return offline.View(ctx, o)
@@ -94,6 +95,7 @@ func (c *viewCommand) options() offline.ViewOptions {
 		Value:      c.Value,
 		By:         c.By.offline(),
 		ShortNames: c.ShortNames,
+		Native:     c.Native,
 		Symfs:      c.Symfs,
 		Listen:     c.Listen,
 		Port:       int(c.Port),

@@ -41,6 +41,8 @@ type DiffOptions struct {
 	Work      string
 	// Limits are the largest regressions that are allowed.
 	Limits []compare.Limit
+	// Native counts each stack for its leaf, even if that is an interpreter's function.
+	Native bool
 	// Functions is the number of functions in the table, 0 for all. All lists those within noise, too.
 	Functions int
 	All       bool
@@ -171,7 +173,7 @@ func (c comparison) draw(w io.Writer, scale float64, write func(io.Writer, *prof
 	base.Meta = c.base[0].Meta
 	return write(w, changed, flame.Options{
 		Title: sideName(c.Base) + " → " + sideName(c.New), Base: base,
-		Inverted: c.Inverted, Width: c.Width, ShortNames: c.ShortNames,
+		Inverted: c.Inverted, Width: c.Width, ShortNames: c.ShortNames, Native: c.Native,
 	})
 }
 
@@ -226,7 +228,7 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 
 // compare compares both sides, and looks for regressions beyond the limits.
 func (c *comparison) compare() error {
-	c.result = compare.New(c.base, c.changed, compare.Options{Normalize: c.Normalize, Work: c.Work, ShortNames: c.ShortNames})
+	c.result = compare.New(c.base, c.changed, compare.Options{Normalize: c.Normalize, Work: c.Work, ShortNames: c.ShortNames, Native: c.Native})
 	if len(c.Limits) == 0 {
 		return nil
 	}

@@ -29,8 +29,9 @@ type ViewOptions struct {
 	Filters filter.List
 	// By groups the samples; nil keeps the groups of the input.
 	By *Groups
-	// ShortNames shows the short names of functions first.
-	ShortNames bool
+	// ShortNames shows the short names of functions first. Native first counts each stack for its leaf in
+	// tables, even if that is an interpreter's function.
+	ShortNames, Native bool
 
 	// Listen is the address to listen on, 127.0.0.1 if empty; Port the
 	// port, any free one if 0. NoOpen opens no browser.
@@ -81,7 +82,7 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 	}
 	o.By.apply(in.Profile, warn)
 	shown := view.Options{
-		Input: in.Input, Finder: finder, ShortNames: o.ShortNames,
+		Input: in.Input, Finder: finder, ShortNames: o.ShortNames, Native: o.Native,
 		Address: pages.Address(), Listen: o.Listen, Port: o.Port, NoOpen: o.NoOpen, Stderr: o.Stderr,
 	}
 	if o.Base == "" {

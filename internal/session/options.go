@@ -231,7 +231,7 @@ func (o *Options) output() output.Options {
 	}
 	return output.Options{
 		Screen:   screen,
-		Annotate: o.Annotate, Delimited: o.Delimited, Inverted: o.Inverted, Width: o.Width,
+		Annotate: o.Annotate, Delimited: o.Delimited, Inverted: o.Inverted, Width: o.Width, Native: o.Native,
 		System: o.Target.Scope == target.System, Source: o.Source, Resource: o.Resource,
 	}
 }

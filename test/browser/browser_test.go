@@ -119,6 +119,8 @@ func TestInFirefox(t *testing.T) {
 		{"Direction", TestDirection},
 		{"Fold", TestFold},
 		{"MissingSide", TestMissingSide},
+		{"Native", TestNative},
+		{"Findings", TestFindings},
 		{"HostileNames", TestHostileNames},
 		{"Policy", TestPolicy},
 		{"Threads", TestThreads},

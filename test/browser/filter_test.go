@@ -203,7 +203,7 @@ func TestFilters(t *testing.T) {
 	c.write("^walk$")
 	c.press("Enter")
 	expect(c, announced, "walk: 6 samples, 6.00%")
-	expectContains(c, "#details", "Self6 (6.00%)", "All occurrencesTotal9 (9.00%)Self9 (9.00%)")
+	expectContains(c, "#details", "Self6 (6.00%)", "All occurrencesTotal9 (9.00%)Own9 (9.00%)")
 	c.press("U")
 	c.until(`document.querySelector("#filters").hidden`)
 	expect(c, "#details h2", "walk")
@@ -216,7 +216,7 @@ func TestFilters(t *testing.T) {
 	expectList(c, "#chips span", "server collapsed")
 	c.click(boxAt(c, 0.2, 3))
 	expect(c, "#details h2", "server")
-	expectContains(c, "#details", "KindUser", "Samples70 (70.0%)Self48 (48.0%)", "Total73 (73.0%)Self51 (51.0%)")
+	expectContains(c, "#details", "KindUser", "Samples70 (70.0%)Self48 (48.0%)", "Total73 (73.0%)Own51 (51.0%)")
 	c.clickOn("#unfilter")
 	c.press("Escape", "Escape")
 

@@ -50,13 +50,19 @@ type Options struct {
 	Value int
 	// Task reports whether to count a task; nil means all tasks.
 	Task func(profile.TaskID) bool
+	// Native counts each stack for its leaf, even if that is an interpreter's function.
+	Native bool
 }
 
 // Function counts the samples of p in a function, whose frames are those for which is
 // returns true.
 func Function(p *profile.Profile, is func(profile.FrameID) bool, o Options) Counts {
+	owners := own.Of
+	if o.Native {
+		owners = own.Leaves
+	}
 	c := counter{
-		p: p, owners: own.Of(p).Frames, value: o.Value, is: make([]bool, len(p.Frames)),
+		p: p, owners: owners(p).Frames, value: o.Value, is: make([]bool, len(p.Frames)),
 		Counts: Counts{Lines: map[Line]Weight{}, Places: map[Place]Weight{}},
 		lines:  map[Line]int{}, places: map[Place]int{},
 	}

@@ -58,6 +58,8 @@ type Options struct {
 	Work string
 	// ShortNames shows the short names of functions.
 	ShortNames bool
+	// Native counts each stack for its leaf, even if that is an interpreter's function.
+	Native bool
 }
 
 // Comparison is how two sides differ. Names in it are safe to print in the sense of package plain.
@@ -156,7 +158,7 @@ func New(base, changed []Run, o Options) *Comparison {
 	if c.Normalized == ByWork {
 		c.Work = plain.Terminal(o.Work)
 	}
-	table := tabulate(base, changed)
+	table := tabulate(base, changed, o.Native)
 	runs := noise.Runs{Counted: table.counted, Shares: c.Normalized == Shares}
 	for side, list := range [2][]Run{base, changed} {
 		for _, r := range list {
@@ -353,8 +355,8 @@ func (t *table) findMachine(runs noise.Runs) {
 	}
 }
 
-// tabulate returns the amounts of all functions.
-func tabulate(base, changed []Run) *table {
+// tabulate returns the amounts of all functions. Native is as in [Options].
+func tabulate(base, changed []Run, native bool) *table {
 	t := &table{counted: true}
 	for _, r := range slices.Concat(base, changed) {
 		t.counted = t.counted && r.SamplesOf(r.Value) >= 0
@@ -362,7 +364,7 @@ func tabulate(base, changed []Run) *table {
 	}
 	aligned := profile.Align(t.values(base), t.values(changed))
 	columns := len(aligned.ValueTypes) / (len(base) + len(changed))
-	list := text.Functions(aligned)
+	list := text.Functions(aligned, native)
 	t.functions = make([]function, len(list))
 	for i, f := range list {
 		t.functions[i] = function{name: f.Name, module: f.Module, kernel: f.Kernel}

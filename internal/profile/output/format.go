@@ -37,6 +37,9 @@ type Options struct {
 	// ShortNames writes the short names of functions, see package shortname. Flame graphs
 	// show the whole name of a box under the pointer.
 	ShortNames bool
+	// Native counts each stack for its leaf in the tables of pages, even if that is an interpreter's
+	// function.
+	Native bool
 	// System is set if all processes were profiled. They are then shown separately.
 	System bool
 	// Source returns the text of a source file; nil means none.
@@ -84,9 +87,9 @@ var formats = []Format{
 		return folded.Write(w, p, folded.Options{Annotate: o.Annotate, Delimited: o.Delimited, Value: value})
 	}},
 	{Name: "html", Endings: []string{".html", ".htm"}, keeps: keeps{values: true}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
-		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames})
+		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames, Native: o.Native})
 	}, onRequest: true, writeTimes: func(w io.Writer, p *profile.Profile, line *profile.Timeline, o Options, value int) error {
-		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames, Times: line})
+		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames, Native: o.Native, Times: line})
 	}},
 	{Name: "svg", Endings: []string{".svg"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
 		return flame.WriteSVG(w, p, flame.Options{Width: o.Width, Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames})

@@ -24,7 +24,7 @@ type flamePage struct {
 func (p *flamePage) create() error {
 	p.once.Do(func() {
 		o := p.options
-		page := flame.Options{Title: o.Input.Name, Listings: "code", Value: o.Value, ShortNames: o.ShortNames, Times: o.Input.Times}
+		page := flame.Options{Title: o.Input.Name, Listings: "code", Value: o.Value, ShortNames: o.ShortNames, Native: o.Native, Times: o.Input.Times}
 		if o.Base != nil {
 			page.Title, page.Base = o.Base.Name+" → "+o.Input.Name, o.Base.Profile
 		}

@@ -83,8 +83,8 @@ type instruction struct {
 }
 
 // ServeHTTP answers with the listing of a function. The parameters are function and
-// module, with the names on the page, value, an index, and task, a choice as encoded
-// by the page.
+// module, with the names on the page, value, an index, task, a choice as encoded by the
+// page, and native, "1" for [annotate.Options.Native].
 func (l *listings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := l.page.create(); err != nil {
 		writeJSON(w, http.StatusInternalServerError, failure{plain.Error(err)})
@@ -100,7 +100,7 @@ func (l *listings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	counts := annotate.Function(l.page.shown, func(id profile.FrameID) bool {
 		n, m := flame.Name(l.page.shown, id)
 		return n == name && m == module
-	}, annotate.Options{Value: value, Task: l.tasks(query.Get("task"))})
+	}, annotate.Options{Value: value, Task: l.tasks(query.Get("task")), Native: query.Get("native") == "1"})
 	writeJSON(w, http.StatusOK, l.list(r.Context(), counts))
 }
 

@@ -49,8 +49,9 @@ type Options struct {
 	Value int
 	// Address is the part of the flame graph's address after "#", with the initial filters.
 	Address string
-	// ShortNames is set if the flame graph initially shows short names.
-	ShortNames bool
+	// ShortNames is set if the flame graph initially shows short names, and Native if its tables initially
+	// count stacks for their leaves.
+	ShortNames, Native bool
 	// Finder finds debug files.
 	Finder *debugfile.Finder
 

@@ -2,7 +2,6 @@ package text
 
 import (
 	"fulgur/internal/profile"
-	"fulgur/internal/profile/own"
 )
 
 // FunctionSums are a function, or the unnamed frames of a module, with its self and total sums of all
@@ -15,8 +14,9 @@ type FunctionSums struct {
 	Self, Total []int64
 }
 
-// Functions returns all functions of p.
-func Functions(p *profile.Profile) []FunctionSums {
+// Functions returns all functions of p. Native counts each stack for its leaf, even if that is an
+// interpreter's function.
+func Functions(p *profile.Profile, native bool) []FunctionSums {
 	rows, rowOf := newRows(p)
 	values := len(p.ValueTypes)
 	list := make([]FunctionSums, len(rows))
@@ -28,7 +28,7 @@ func Functions(p *profile.Profile) []FunctionSums {
 	for id := 1; id < len(p.Frames); id++ {
 		list[rowOf[id]].Kernel = p.Frames[id].Kind == profile.KindKernel
 	}
-	owners, waiters := own.Of(p).Frames, p.Waiters()
+	owners, waiters := OwnersOf(p, native).Frames, p.Waiters()
 	sums := make([]int64, values*len(p.Stacks))
 	of := func(s profile.StackID) []int64 { return sums[values*int(s) : values*(int(s)+1)] }
 	for _, s := range p.Samples {

@@ -13,7 +13,7 @@ func TestFunctions(t *testing.T) {
 	for name, p := range map[string]*profile.Profile{
 		"typical": encodetest.Typical(), "symbols": encodetest.Symbols(), "compared": encodetest.Compared(), "empty": encodetest.Empty(), "hostile": encodetest.Hostile(),
 	} {
-		list := Functions(p)
+		list := Functions(p, false)
 		for value := range p.ValueTypes {
 			rows := tally(p, value, own.Of(p).Frames)
 			if len(rows) != len(list) {

@@ -19,7 +19,7 @@ class Listing {
     const frame = page.functions.frames[f];
     const query = new URLSearchParams({
       function: names.of(frame), module: data.strings[data.frames.module[frame]],
-      value: String(page.valueIndex), task: page.now.task,
+      value: String(page.valueIndex), task: page.now.task, native: page.now.native,
     });
     const key = String(query);
     if (key === this.key) return;

@@ -25,6 +25,7 @@ class Functions {
     this.data = data;
     this.tree = data.tree;
     const { name, module, kind } = data.frames;
+    this.hasScripts = data.frames.code.some((code) => classOf(code) === SCRIPT || code & BUILTIN);
     const ids = new Map();
     this.frames = []; // by function, one of its frames
     this.ofFrame = Uint32Array.from(name, (_, f) => {
@@ -71,9 +72,10 @@ class Functions {
   }
 
   // selfSums returns the self value by function: the value of the stacks that end in it or,
-  // if they have script functions, that it owns.
-  selfSums(weights) {
+  // if they have script functions and isNative is not set, that it owns.
+  selfSums(weights, isNative) {
     const { ofFrame, tree: { count, first, parent, frame } } = this;
+    if (isNative || !this.hasScripts) return this.leafSums(weights);
     const classes = this.classes();
     const sums = new Float64Array(this.frames.length);
     const inner = new Int32Array(count); // by chain
@@ -86,6 +88,12 @@ class Functions {
       const leaf = first[k + 1] - 1;
       sums[classOf(classes[leaf]) === NOTE ? ofFrame[frame[leaf]] : owner] += weights.self(k);
     }
+    return sums;
+  }
+  leafSums(weights) {
+    const { ofFrame, tree: { count, first, frame } } = this;
+    const sums = new Float64Array(this.frames.length);
+    for (let k = 0; k < count; k++) sums[ofFrame[frame[first[k + 1] - 1]]] += weights.self(k);
     return sums;
   }
   // waitSums returns by function the values of the stacks in which it is the innermost

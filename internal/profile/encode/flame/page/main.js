@@ -32,12 +32,13 @@ class Page {
     this.listing = new Listing(this);
     this.state = new State({
       view: 'flame', thread: '', invert: data.inverted ? '1' : '', value: String(data.value), task: '', time: '', filter: '', merge: '0',
-      short: data.shortNames ? '1' : '0', panel: '', heat: '',
+      native: data.native ? '1' : '0', short: data.shortNames ? '1' : '0', panel: '', heat: '',
       color: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: data.compared ? 'change' : 'self',
     }, (before) => this.update(before));
     this.listen();
     for (const part of [byId('views').querySelector('[value=code]'), byId('code-key')]) part.hidden = !data.listings;
     for (const part of [byId('views').querySelector('[value=time]'), byId('time'), byId('time-key'), byId('chart-key')]) part.hidden = !data.times;
+    for (const id of ['native-choice', 'native-key']) byId(id).hidden = !this.functions.hasScripts;
     showRun(data);
     this.pickers.task.show(data.tasks.pid.length < 2 ? [] : taskChoices(data, data.value), '');
     this.update(null);
@@ -71,6 +72,7 @@ class Page {
     if (differs('time', 'filter', 'short')) this.showFilters();
     if (differs('value')) showSummary(this.data, this.valueIndex);
     if (differs('value', 'task', 'time', 'filter')) this.weigh();
+    if (differs('native')) this.self = null;
     if (differs('theme')) this.setScheme(this.theme);
     if (differs('panel')) this.panel.widen(Number(now.panel));
     if (differs('heat')) this.foldHeat(now.heat === '0');
@@ -91,8 +93,14 @@ class Page {
       this.eachChart((chart) => chart.repaint());
     }
     if (selected && !this.chart.selection) this.selectAgain(selected);
-    if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task', 'time', 'filter', 'short')) this.showTable();
+    if (before && differs('native') && !differs('view')) this.recount();
+    if (this.view === 'table' && differs('view', 'native', 'q', 'sort', 'value', 'task', 'time', 'filter', 'short')) this.showTable();
     this.showControls();
+  }
+  // recount shows the panel or the listing again, with other self values.
+  recount() {
+    if (this.view === 'code') this.listing.show(this.functionChosen());
+    else if (this.hasChart) this.showPanel(this.chart, this.chart.selection ?? this.chart.zoom);
   }
   // charts returns the charts that are shown, from top to bottom.
   charts() {
@@ -218,7 +226,8 @@ class Page {
   }
 
   // The sums by function are computed on first use, so that the graph appears first.
-  get selfSums() { return this.self ??= this.functions.selfSums(this.weights); }
+  get selfSums() { return this.self ??= this.functions.selfSums(this.weights, this.now.native === '1'); }
+  get selfName() { return this.functions.hasScripts && this.now.native !== '1' ? 'Own' : 'Self'; }
   get totalSums() { return this.total ??= this.functions.totalSums(this.weights); }
   // hottest returns the functions with the largest self values.
   hottest(count) {
@@ -387,6 +396,7 @@ class Page {
     byId('invert').disabled = view === 'sandwich' || !this.hasChart;
     byId('merge').checked = now.merge === '1';
     byId('short').checked = now.short === '1';
+    byId('native').checked = now.native === '1';
     const search = now.q && !this.search.isWrong ? [
       [`focus:${now.q}`, 'Only stacks with a match'], [`ignore:${now.q}`, 'No stacks with a match'], [`hide:${now.q}`, 'Hide matches'],
     ] : [[null, 'Search first to filter by matches']];
@@ -520,6 +530,9 @@ class Page {
     if (view !== this.view) this.state.set(change, true);
   }
   abbreviate() { this.state.set({ short: this.now.short === '1' ? '0' : '1' }); }
+  detail() {
+    if (this.functions.hasScripts) this.state.set({ native: this.now.native === '1' ? '0' : '1' });
+  }
   turnOver() {
     if (byId('invert').disabled) return;
     const hangs = !this.chart.hanging;
@@ -550,6 +563,7 @@ class Page {
       byId('filter').value = '';
     });
     byId('short').addEventListener('change', () => this.abbreviate());
+    byId('native').addEventListener('change', () => this.detail());
     byId('invert').addEventListener('change', () => this.turnOver());
     byId('reset').addEventListener('click', () => this.state.set({ zoom: '', up: '' }, true));
     byId('next').addEventListener('click', () => this.step(1));
@@ -591,6 +605,7 @@ class Page {
       case 'F': case 'I': case 'H': case 'L': case 'K': case 'R': this.pressFilter(key); return true;
       case 'U': this.setFilters(this.filters.slice(0, -1).map((f) => f.line)); return true;
       case 'a': this.abbreviate(); return true;
+      case 'd': this.detail(); return true;
       case 'y': case 'Y': this.pressCopy(key === 'Y'); return true;
       case 'n': this.step(1); return true;
       case 'N': this.step(-1); return true;

@@ -258,7 +258,7 @@ class Panel {
     };
     this.panel.replaceChildren(
       element('h2', name), definitions(element('dl'), page.facts(chart, box)), tools, filters,
-      element('h3', 'All occurrences'), definitions(element('dl'), [['Total', part(callees.root.total)], ['Self', part(page.selfSums[f])]]),
+      element('h3', 'All occurrences'), definitions(element('dl'), [['Total', part(callees.root.total)], [page.selfName, part(page.selfSums[f])]]),
       ...near('Called from', page.viewOf('callers of', f)), ...near('Calls', callees));
   }
 }

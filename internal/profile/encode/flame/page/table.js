@@ -53,6 +53,7 @@ class Table {
       if (header.dataset.column === column) header.setAttribute('aria-sort', falling ? 'descending' : 'ascending');
       else header.removeAttribute('aria-sort');
     }
+    byId('table').querySelector('[data-column=self] button').textContent = this.page.selfName;
     this.limit = PAGE_ROWS;
     this.fill();
   }

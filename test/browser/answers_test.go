@@ -1,0 +1,138 @@
+package browser
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/flame"
+	"fulgur/internal/profile/encode/text"
+	"fulgur/internal/profile/report"
+)
+
+// pythonProgram returns a profile of a Python program, whose functions own the time of the interpreter,
+// of libc and of the kernel, but not of zlib.
+func pythonProgram() *profile.Profile {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}, profile.ValueType{Type: "cpu", Unit: "nanoseconds"})
+	frame := func(name, path string, kind profile.Kind) profile.FrameID {
+		fn := profile.Function{Name: name, SystemName: name}
+		if path == "[python]" {
+			fn.File, fn.StartLine = "/srv/app.py", 1
+		}
+		return b.Frame(profile.Frame{Function: b.Function(fn), Mapping: b.Mapping(profile.Mapping{Path: path}), Kind: kind})
+	}
+	eval := frame("_PyEval_EvalFrameDefault", "/usr/bin/python3.11", profile.KindUser)
+	long := frame("x_add", "/usr/bin/python3.11", profile.KindUser)
+	copies := frame("memcpy", "/lib/x86_64-linux-gnu/libc.so.6", profile.KindUser)
+	write := frame("vfs_write", profile.KernelPath, profile.KindKernel)
+	deflate := frame("deflate", "/lib/x86_64-linux-gnu/libz.so.1", profile.KindUser)
+	serve := frame("serve", "[python]", profile.KindJIT)
+	parse := frame("parse", "[python]", profile.KindJIT)
+	task := b.Task(profile.Task{PID: 7, Comm: "app"})
+	for _, s := range []struct {
+		value  int64
+		frames []profile.FrameID
+	}{
+		{40, []profile.FrameID{eval, serve, eval, parse, eval, long}},
+		{20, []profile.FrameID{eval, serve, eval, parse, eval}},
+		{15, []profile.FrameID{eval, serve, eval, copies}},
+		{10, []profile.FrameID{eval, serve, eval, copies, write}},
+		{9, []profile.FrameID{eval, serve, eval, deflate}},
+		{6, []profile.FrameID{eval}},
+	} {
+		var at profile.StackID
+		for _, f := range s.frames {
+			at = b.Push(at, f)
+		}
+		b.Add(profile.Sample{Stack: at, Task: task, CPU: -1, Values: []int64{s.value, s.value * 1e7}})
+	}
+	return b.Profile(profile.Meta{Command: "app", Scope: "pid 7", Duration: 10e9, CPUs: 2}, profile.Losses{})
+}
+
+// The table and the list of functions have the self values of the terminal, with and without native
+// detail.
+func TestNative(t *testing.T) {
+	p := pythonProgram()
+	for _, first := range []bool{false, true} {
+		c := newTab(t)
+		openFlame(c, p, flame.Options{Native: first})
+		for _, native := range []bool{first, !first} {
+			var want []string
+			for _, f := range text.HottestOf(p, 20, 0, native).Functions {
+				want = append(want, fmt.Sprintf("%s %d", f.Name, f.Self))
+			}
+			var got []string
+			c.press("t")
+			c.eval(`[...document.querySelectorAll("#rows tr")].map((row) => [row.cells[2].textContent, row.cells[0].firstChild.data]).filter(([, self]) => self !== "0").map((row) => row.join(" "))`, &got)
+			if !slices.Equal(got, want) {
+				t.Errorf("native %v: the table has %q, the terminal %q", native, got, want)
+			}
+			heading := map[bool]string{false: "Own", true: "Self"}[native]
+			expect(c, "#table [data-column=self] button", heading)
+			c.press("f")
+			c.eval(`[...document.querySelectorAll("#details li:has(meter)")].map((item) => item.querySelector(".name").textContent + " " + item.title)`, &got)
+			if !slices.Equal(got, want) {
+				t.Errorf("native %v: the list has %q, the terminal %q", native, got, want)
+			}
+			if native == first {
+				c.press("d")
+			}
+		}
+		c.clickOn("#native")
+		c.press("t")
+		expect(c, "#table [data-column=self] button", map[bool]string{false: "Own", true: "Self"}[first])
+		expectClean(c)
+	}
+	c := newTab(t)
+	openFlame(c, manyStacks(20), flame.Options{})
+	c.press("d") // without functions of languages, there is nothing to choose
+	var hidden bool
+	c.eval(`document.querySelector("#native-choice").hidden && location.hash === ""`, &hidden)
+	if !hidden {
+		t.Error("a profile without functions of interpreted languages has the switch")
+	}
+}
+
+// The panel has the findings of a report, more than three of them folded.
+func TestFindings(t *testing.T) {
+	c := newTab(t)
+	p := pythonProgram()
+	openFlame(c, p, flame.Options{})
+	var want, got []string
+	for _, f := range report.Findings(p, 0, false) {
+		text := f.Text
+		if f.Remedy != "" {
+			text += " Remedy: " + f.Remedy + "."
+		}
+		want = append(want, text)
+	}
+	if len(want) < 4 {
+		t.Fatalf("the profile has only the findings %q", want)
+	}
+	shown := func() (list []string) {
+		c.eval(`[...document.querySelectorAll(".findings li")].filter((item) => item.checkVisibility()).map((item) => item.textContent)`, &list)
+		return list
+	}
+	if got = shown(); !slices.Equal(got, want[:3]) {
+		t.Errorf("the panel shows %q, want %q", got, want[:3])
+	}
+	c.clickOn(".findings summary")
+	if got = shown(); !slices.Equal(got, want) {
+		t.Errorf("unfolded, the panel shows %q, want %q", got, want)
+	}
+	c.click(boxAt(c, 0.2, 3))
+	if got = shown(); len(got) > 0 {
+		t.Errorf("the panel of a box has findings: %q", got)
+	}
+	c.press("Escape", "Escape") // the selection, the zoom
+	if got = shown(); !slices.Equal(got, want) {
+		t.Errorf("afterwards, the panel shows %q, want all again, %q", got, want)
+	}
+	expect(c, ".findings h3", "Findings")
+	c.goTo("filter=focus:parse") // what they are about is no longer what is shown
+	expect(c, ".findings h3", "Findings by samples, of all samples")
+	c.goTo("value=1")
+	expect(c, ".findings h3", "Findings by samples, of all samples")
+	expectClean(c)
+}
