@@ -34,6 +34,22 @@ func TestAudit(t *testing.T) {
 	chromium.call("Page.setBypassCSP", map[string]any{"enabled": true}, nil) // for axe-core
 	c.resize(1280, 720, 1)
 	line := twoThreads(t)
+	// answer makes the page's requests for source and instructions have an answer.
+	answer := func(listing string) func() {
+		return func() {
+			openFlame(c, encodetest.Typical(), flame.Options{Listings: "code"})
+			c.eval(`(window.fetch = async () => new Response(`+"`"+listing+"`"+`), 0)`, new(int))
+		}
+	}
+	const (
+		source   = `{ "file": "/src/main.c", "first": 9, "lines": ["int main(void) {", "\\treturn 0; // x", "}"], "counts": [[9, 0, 5], [10, 5, 5]], "newer": true }`
+		unread   = `{ "file": "/src/main.c", "first": 0, "lines": [], "counts": [[9, 0, 5], [10, 5, 5]], "problem": "open /src/main.c: no such file or directory" }`
+		code     = `{ "function": "main", "module": "/bin/main", "instructions": [{ "address": "0x1130", "text": "ret", "self": 5, "total": 5, "file": "/src/main.c", "line": 10 }] }`
+		unmapped = `{ "function": "main", "module": "/bin/main", "instructions": [], "problem": "no file with build ID 0123" }`
+	)
+	both := func(source, code string) func() {
+		return answer(`{ "self": 5, "total": 5, "sources": [` + source + `], "assembly": [` + code + `] }`)
+	}
 	for _, page := range []struct {
 		name  string
 		open  func()
@@ -43,6 +59,11 @@ func TestAudit(t *testing.T) {
 			"", "view=callers", "view=sandwich", "view=table", "q=peek&filter=hide:main&color=module", "q=(", "filter=focus:nothing",
 		}},
 		{"comparison", func() { openFlame(c, encodetest.Typical(), flame.Options{Base: encodetest.Typical()}) }, []string{"", "view=table"}},
+		{"source", both(source, code), []string{"view=code", "view=code&filter=hide:main"}},
+		{"unread source", both(unread, code), []string{"view=code"}},
+		{"unmapped code", both(source, unmapped), []string{"view=code"}},
+		{"no source", both("", code), []string{"view=code"}},
+		{"nothing", both("", ""), []string{"view=code"}},
 		{"recording", func() { openFlame(c, line.Profile, flame.Options{Times: line}) }, []string{"", "view=time&time=500-1500", "heat=0"}},
 	} {
 		page.open()
@@ -62,6 +83,9 @@ func TestAudit(t *testing.T) {
 			}, nil)
 			for _, view := range page.views {
 				c.goTo(view)
+				if strings.HasPrefix(view, "view=code") {
+					c.until(`document.querySelector("#code").dataset.state === "ready"`)
+				}
 				audit(scheme + " " + view)
 			}
 			if page.name != "profile" {

@@ -158,7 +158,7 @@ func TestView(t *testing.T) {
 	})
 
 	t.Run("source", func(t *testing.T) {
-		expectContains(c, "#sources h3", "hot.c")
+		expectContains(c, "#sources h2", "hot.c")
 		rows := listed(c, "#sources")
 		for _, r := range rows {
 			if !strings.Contains(r.Text, "x ^= x") && !strings.Contains(r.Text, "return x") {
@@ -174,7 +174,7 @@ func TestView(t *testing.T) {
 	})
 
 	t.Run("instructions", func(t *testing.T) {
-		expect(c, "#assembly h3", "churn") // mix is inlined into churn
+		expect(c, "#assembly h2", "churn") // mix is inlined into churn
 		if rows := listed(c, "#assembly"); len(rows) == 0 {
 			t.Error("no instruction has samples")
 		}

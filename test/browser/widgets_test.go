@@ -185,6 +185,17 @@ func TestFold(t *testing.T) {
 func TestMissingSide(t *testing.T) {
 	c := newTab(t)
 	openFlame(c, encodetest.Typical(), flame.Options{Listings: "code"})
+	var width float64
+	c.eval(pageScript(c)(`load().then((data) => {
+		const listing = new Page({ ...data, listings: "" }).listing;
+		document.body.dataset.view = "code";
+		listing.fill([{ file: "/a.c", first: 0, lines: [], counts: [[1, 1, 1]], problem: "open /a.c: no such file or directory" }],
+			[{ function: "main", module: "main", instructions: [{ address: "0x1130", text: "ret", self: 1, total: 1 }] }], "");
+		return document.querySelector("#assembly").getBoundingClientRect().width;
+	})`), &width)
+	if width < 900 {
+		t.Errorf("beside lines without text, the instructions are %v pixels wide, want more than two thirds of the page", width)
+	}
 	for _, test := range []struct{ name, sources, assembly, wide, narrow string }{
 		{"no source", `[]`, `[{ function: "main", module: "main", instructions: [{ address: "0x1130", text: "ret", self: 1, total: 1 }] }]`, "#assembly", "#sources"},
 		{"no instructions", `[{ file: "/a.c", first: 1, lines: ["int main;"], counts: [[1, 1, 1]] }]`, `[]`, "#sources", "#assembly"},

@@ -41,9 +41,15 @@ class Listing {
 
   fill(sources, assembly, notice) {
     this.rows = new Map(); // by file and line: of the source, and of its instructions
+    // A side without content is a line above the other one. A side without texts, which has only numbers
+    // and says why, is narrow.
     const lacks = [sources, assembly].map((side) => !notice && side.length === 0);
+    const isBare = [sources.every((s) => s.lines.length === 0), assembly.every((a) => a.instructions.length === 0)];
     byId('code').classList.toggle('one', lacks[0] !== lacks[1]);
-    [this.sources, this.assembly].forEach((side, i) => side.classList.toggle('lacks', lacks[i]));
+    [this.sources, this.assembly].forEach((side, i) => {
+      side.classList.toggle('lacks', lacks[i]);
+      side.classList.toggle('bare', !notice && isBare[i] && !isBare[1 - i]);
+    });
     this.sources.replaceChildren(...this.sections(sources, notice || 'No source: the debug information lacks lines.', (s) => this.source(s)));
     this.assembly.replaceChildren(...this.sections(assembly, notice || 'No instructions: the profile lacks addresses.', (a) => this.code(a)));
     for (const side of [this.sources, this.assembly]) {
@@ -67,7 +73,7 @@ class Listing {
 
   source(source) {
     const counts = new Map(source.counts.map(([line, self, total]) => [line, [self, total]]));
-    const heading = element('h3', source.file);
+    const heading = element('h2', source.file);
     const notes = [];
     if (source.newer) notes.push(element('p', 'This file changed after the program was built: lines may not match.', 'problem'));
     if (source.problem) {
@@ -86,7 +92,7 @@ class Listing {
   }
 
   code(assembly) {
-    const heading = element('h3', assembly.function || assembly.module);
+    const heading = element('h2', assembly.function || assembly.module);
     heading.title = shortened(assembly.module);
     const notes = assembly.problem ? [element('p', assembly.problem, 'problem')] : [];
     return [heading, ...notes, this.table(CODE_COLUMNS, assembly.instructions.map((i) => {
