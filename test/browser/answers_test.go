@@ -1,8 +1,10 @@
 package browser
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"fulgur/internal/profile"
@@ -91,6 +93,40 @@ func TestNative(t *testing.T) {
 	c.eval(`document.querySelector("#native-choice").hidden && location.hash === ""`, &hidden)
 	if !hidden {
 		t.Error("a profile without functions of interpreted languages has the switch")
+	}
+}
+
+// A page with times has the findings of a report of that page.
+func TestFindingsOfTimes(t *testing.T) {
+	c := newTab(t)
+	line := twoThreads(t)
+	var page bytes.Buffer
+	if err := flame.WriteHTML(&page, line.Profile, flame.Options{Times: line}); err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, f := range report.Findings(readBack(t, page.Bytes()), 0, false) {
+		want = append(want, f.Text)
+	}
+	openFlame(c, line.Profile, flame.Options{Times: line})
+	c.eval(pageScript(c)(`load().then(({ findings }) => findings.map(({ text }) => text))`), &got)
+	if len(want) < 2 || !slices.Equal(got, want) {
+		t.Errorf("the page says %q, a report of it %q", got, want)
+	}
+}
+
+// In a window of 1280 pixels, the tools of all views are in one row.
+func TestToolsRow(t *testing.T) {
+	c, _ := newChromiumTab(t)
+	line := twoThreads(t)
+	openFlame(c, line.Profile, flame.Options{Times: line, Listings: "code", Title: strings.Repeat("fulgur record -o recording.html ", 9)})
+	for _, view := range []string{"", "view=time"} {
+		c.goTo(view)
+		var height float64
+		c.eval(`document.querySelector("header").clientHeight`, &height)
+		if height > 40 {
+			t.Errorf("%q: the row of tools is %v pixels high, want one row", view, height)
+		}
 	}
 }
 

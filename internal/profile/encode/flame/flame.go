@@ -76,7 +76,6 @@ func WriteHTML(w io.Writer, p *profile.Profile, o Options) error {
 // WritePage is like [WriteHTML], and returns the profile that the page shows, to which the
 // page's requests refer: p, or the events of o.Times, which have other values and tasks.
 func WritePage(w io.Writer, p *profile.Profile, o Options) (shown *profile.Profile, err error) {
-	findings := o.findings(p)
 	timed, err := o.timed(p)
 	if err != nil {
 		return nil, err
@@ -93,7 +92,7 @@ func WritePage(w io.Writer, p *profile.Profile, o Options) (shown *profile.Profi
 	}
 	t.timed = timed
 	head := newHeader(p, o, t)
-	head.Findings = findings
+	head.Findings = o.findings(p) // those of a report of the page
 	return p, writePage(w, head, t)
 }
 
