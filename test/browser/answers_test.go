@@ -115,6 +115,57 @@ func TestFindingsOfTimes(t *testing.T) {
 	}
 }
 
+// A page opens without the waits of idle threads, as reports leave them out, and shows them on request.
+func TestIdleThreads(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}, profile.OffCPUTime)
+	module := b.Mapping(profile.Mapping{Path: "/srv/pool"})
+	futex := b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: "[futex]"}), Kind: profile.KindMarker})
+	disk := b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: "[disk read]"}), Kind: profile.KindMarker})
+	wait := func(tid int, name string, note profile.FrameID, seconds int64) {
+		f := b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name}), Mapping: module})
+		b.Add(profile.Sample{
+			Stack: b.Push(b.Push(0, f), note), Task: b.Task(profile.Task{PID: 7, TID: tid, Comm: "pool"}),
+			CPU: -1, Values: []int64{seconds, seconds * 1e9},
+		})
+	}
+	wait(8, "idle", futex, 10)
+	wait(9, "idle", futex, 10)
+	wait(7, "load", disk, 4)
+	wait(7, "take", futex, 1)
+	p := b.Profile(profile.Meta{Command: "pool", Duration: 10e9}, profile.Losses{})
+	c := newTab(t)
+	openFlame(c, p, flame.Options{Value: 1})
+	list := func() (got []string) {
+		c.eval(`[...document.querySelectorAll("#details li:has(meter)")].map((item) => item.querySelector(".name").textContent + " " + item.querySelector(".share").textContent)`, &got)
+		return got
+	}
+	var want []string
+	for _, g := range report.New(p, 1, 20, false).Programs {
+		want = append(want, fmt.Sprintf("%s %.1f%%", g.Name, 100*g.Inner))
+	}
+	if got := list(); len(want) != 2 || len(got) < 2 || !slices.Equal(got[:2], want) {
+		t.Errorf("the page lists %q, a report %q", got, want)
+	}
+	expect(c, "#chips li span", "without idle threads")
+	expect(c, "#share", "20.0% of all")
+	expect(c, ".findings h3", "Findings")
+	c.clickOn("#chips button")
+	if got := list(); len(got) < 2 || got[0] != "idle 80.0%" {
+		t.Errorf("with idle threads, the page lists %q, want idle first", got)
+	}
+	expect(c, ".findings h3", "Findings by off-CPU time, of all samples")
+	c.openAgain() // the address has the choice
+	c.until(`document.documentElement?.dataset.ready`)
+	if got := list(); len(got) < 2 || got[0] != "idle 80.0%" {
+		t.Errorf("opened again, the page lists %q, want idle first", got)
+	}
+	c.eval(`((menu) => { menu.value = "idle"; menu.dispatchEvent(new Event("change")); return 0; })(document.querySelector("#filter"))`, new(int))
+	expect(c, "#chips li span", "without idle threads")
+	c.goTo("filter=hide:load") // with other filters, in all views
+	expect(c, "#share", "20.0% of all")
+	expectClean(c)
+}
+
 // In a window of 1280 pixels, the tools of all views are in one row.
 func TestToolsRow(t *testing.T) {
 	c, _ := newChromiumTab(t)

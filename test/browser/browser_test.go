@@ -121,6 +121,7 @@ func TestInFirefox(t *testing.T) {
 		{"MissingSide", TestMissingSide},
 		{"Native", TestNative},
 		{"Findings", TestFindings},
+		{"IdleThreads", TestIdleThreads},
 		{"HostileNames", TestHostileNames},
 		{"Policy", TestPolicy},
 		{"Threads", TestThreads},

@@ -18,36 +18,59 @@ const (
 	workShare  = 0.05 // of the measurement: what all other threads have together
 )
 
-// withoutIdle moves the waits of threads that wait nearly all of the time in one place, as those of a
-// pool without work do, and of idle workers of the kernel, from the samples to idle: they explain nothing, and
-// hide what the other threads wait for. It leaves all samples if little else is left: then all is idle.
+// Idle returns for each sample of p whether findings leave it out, nil if they leave out none: the waits of
+// threads that wait nearly all of the time in one place, as those of a pool without work do, and of idle
+// workers of the kernel. They explain nothing, and hide what the other threads wait for. If little else is left,
+// all is idle, and nothing is left out.
+func Idle(p *profile.Profile) []bool {
+	f := &facts{Profile: p, waiters: p.Waiters()}
+	return f.idleSamples()
+}
+
+// withoutIdle moves the samples of [Idle] to idle.
 func (f *facts) withoutIdle() {
+	isIdle := f.idleSamples()
+	if isIdle == nil {
+		return
+	}
+	p := *f.Profile
+	p.Samples = nil
+	for i, s := range f.Samples {
+		if isIdle[i] {
+			f.idle = append(f.idle, s)
+		} else {
+			p.Samples = append(p.Samples, s)
+		}
+	}
+	f.Profile = &p
+}
+
+// idleSamples is [Idle].
+func (f *facts) idleSamples() []bool {
 	off := f.find("off-cpu")
 	if off < 0 || f.Meta.Duration <= 0 {
-		return
+		return nil
 	}
 	find, least := f.longWaits, longWait
 	if slices.ContainsFunc(f.Tasks, func(t profile.Task) bool { return t.TID != 0 }) {
 		find, least = f.idleThreads, idleLength
 	}
 	isIdle := find(off, least*float64(f.Meta.Duration.Nanoseconds()))
-	var idle, rest []profile.Sample
+	idle := make([]bool, len(f.Samples))
 	var left int64
+	some := false
 	for i, s := range f.Samples {
 		reason := f.reasonOf(s.Stack)
 		if s.Values[off] > 0 && (isIdle(i) && forWork[reason] || reason == "idle worker") {
-			idle = append(idle, s)
+			idle[i], some = true, true
 			continue
 		}
-		rest = append(rest, s)
 		left += s.Values[off] + f.valueOf(s, f.find("cpu"))
 	}
-	if len(idle) == 0 || float64(left) < workShare*float64(f.Meta.Duration.Nanoseconds()) {
-		return
+	if !some || float64(left) < workShare*float64(f.Meta.Duration.Nanoseconds()) {
+		return nil
 	}
-	p := *f.Profile
-	p.Samples = rest
-	f.Profile, f.idle = &p, idle
+	return idle
 }
 
 // idleThreads returns a function that reports whether sample i is of a thread that waits in one place.

@@ -57,6 +57,11 @@ func writeData(w io.Writer, h header, t *tree) error {
 	chains := t.chains(rows)
 	callees, calls := numberCalls(t)
 	h.Chains, h.Samples = len(chains), len(rows)
+	for i, r := range rows {
+		if r.idle {
+			h.Idle = append(h.Idle, i)
+		}
+	}
 	columns := len(h.Values) * len(t.profiles)
 	for c := range columns {
 		h.Scales = append(h.Scales, scale(rows, c))
@@ -103,9 +108,10 @@ func writeData(w io.Writer, h header, t *tree) error {
 }
 
 // sampleRow combines the samples of a task with the same leaf node and, with times, of the
-// same thread and kind.
+// same thread and kind. Those of idle threads are separate.
 type sampleRow struct {
 	node, task uint32
+	idle       bool
 	timedRow
 	values []int64
 }
@@ -121,6 +127,7 @@ type timedRow struct {
 func sampleRows(t *tree) (rows []sampleRow, of []uint32) {
 	type place struct {
 		node, task, profile, sample uint32
+		idle                        bool
 		timedRow
 	}
 	var places []place
@@ -131,7 +138,7 @@ func sampleRows(t *tree) (rows []sampleRow, of []uint32) {
 			taskIDs[id] = uint32(at)
 		}
 		for s := range p.Samples {
-			at := place{t.row(t.ends[i][s]), taskIDs[p.Samples[s].Task], uint32(i), uint32(s), timedRow{}}
+			at := place{t.row(t.ends[i][s]), taskIDs[p.Samples[s].Task], uint32(i), uint32(s), t.idle != nil && t.idle[s], timedRow{}}
 			if t.timed != nil {
 				at.timedRow = timedRow{t.timed.threads[s], t.timed.kinds[s]}
 			}
@@ -139,15 +146,15 @@ func sampleRows(t *tree) (rows []sampleRow, of []uint32) {
 		}
 	}
 	slices.SortFunc(places, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.task, b.task), cmp.Compare(a.thread, b.thread), cmp.Compare(a.kind, b.kind))
+		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.task, b.task), cmp.Compare(a.thread, b.thread), cmp.Compare(a.kind, b.kind), compareIdle(a.idle, b.idle))
 	})
 	types := len(t.profiles[0].ValueTypes)
 	columns := types * len(t.profiles)
 	store := make([]int64, columns*len(places)) // one allocation for all rows
 	of = make([]uint32, len(t.profiles[0].Samples))
 	for _, at := range places {
-		if n := len(rows); n == 0 || rows[n-1].node != at.node || rows[n-1].task != at.task || rows[n-1].timedRow != at.timedRow {
-			rows = append(rows, sampleRow{at.node, at.task, at.timedRow, store[:columns:columns]})
+		if n := len(rows); n == 0 || rows[n-1].node != at.node || rows[n-1].task != at.task || rows[n-1].timedRow != at.timedRow || rows[n-1].idle != at.idle {
+			rows = append(rows, sampleRow{at.node, at.task, at.idle, at.timedRow, store[:columns:columns]})
 			store = store[columns:]
 		}
 		sums := rows[len(rows)-1].values[types*int(at.profile):]
@@ -159,6 +166,17 @@ func sampleRows(t *tree) (rows []sampleRow, of []uint32) {
 		}
 	}
 	return rows, of
+}
+
+// compareIdle orders false before true.
+func compareIdle(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // scale returns the greatest common divisor of column c, so that samples weighted by

@@ -15,6 +15,7 @@ import (
 
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/report"
 )
 
 // Options configures the drawing.
@@ -91,6 +92,9 @@ func WritePage(w io.Writer, p *profile.Profile, o Options) (shown *profile.Profi
 		return nil, err
 	}
 	t.timed = timed
+	if o.Base == nil {
+		t.idle = report.Idle(p)
+	}
 	head := newHeader(p, o, t)
 	head.Findings = o.findings(p) // those of a report of the page
 	return p, writePage(w, head, t)

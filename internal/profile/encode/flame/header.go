@@ -39,6 +39,9 @@ type header struct {
 	ShortNames bool `json:"shortNames"`
 	// Compared reports whether the samples also have columns of the base profile.
 	Compared bool `json:"compared"`
+	// Idle are the samples of idle threads, which the page leaves out at first, as the findings do: indexes of
+	// the table of samples.
+	Idle []int `json:"idle"`
 	// Base describes the base profile, if there is one.
 	Base *base `json:"base,omitempty"`
 	// Run is the description of the run for programs that read the page.
@@ -163,6 +166,7 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 		Tasks:      tasks{Comm: []int{}, PID: []int{}, TID: []int{}},
 		Nodes:      len(t.boxes),
 		Scales:     []int64{},
+		Idle:       []int{},
 	}
 	values := make([]int, len(p.ValueTypes))
 	for i := range values {

@@ -161,6 +161,8 @@ type tree struct {
 	limit   int // maximum number of nodes
 	// timed is the displayed profile, if it has times.
 	timed *timedProfile
+	// idle is [report.Idle] of the displayed profile.
+	idle []bool
 }
 
 // total returns the selected value of the whole profile.

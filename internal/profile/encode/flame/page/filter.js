@@ -88,6 +88,13 @@ class Filters {
     }
     return { ...data, samples: { ...samples, kept } };
   }
+  // withoutIdle returns data without the samples of idle threads.
+  withoutIdle(data) {
+    const { samples } = data;
+    const kept = new Uint8Array(samples.count).fill(1);
+    for (const s of data.idle) kept[s] = 0;
+    return { ...data, samples: { ...samples, kept } };
+  }
   // ofTask returns a filter that keeps the samples of processes or threads with an ID, or a name that matches.
   ofTask(kind, which) {
     const id = /^[1-9]\d*$/.test(which);

@@ -32,7 +32,7 @@ class Page {
     this.listing = new Listing(this);
     this.state = new State({
       view: 'flame', thread: '', invert: data.inverted ? '1' : '', value: String(data.value), task: '', time: '', filter: '', merge: '0',
-      native: data.native ? '1' : '0', short: data.shortNames ? '1' : '0', panel: '', heat: '',
+      idle: '0', native: data.native ? '1' : '0', short: data.shortNames ? '1' : '0', panel: '', heat: '',
       color: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: data.compared ? 'change' : 'self',
     }, (before) => this.update(before));
     this.listen();
@@ -68,10 +68,10 @@ class Page {
     const { now } = this;
     const differs = (...keys) => !before || keys.some((key) => before[key] !== now[key]);
     this.names.isShort = now.short === '1';
-    if (differs('time', 'filter')) this.applyFilters(differs('filter'));
-    if (differs('time', 'filter', 'short')) this.showFilters();
+    if (differs('time', 'filter', 'idle')) this.applyFilters(differs('filter', 'idle'));
+    if (differs('time', 'filter', 'idle', 'short')) this.showFilters();
     if (differs('value')) showSummary(this.data, this.valueIndex);
-    if (differs('value', 'task', 'time', 'filter')) this.weigh();
+    if (differs('value', 'task', 'time', 'filter', 'idle')) this.weigh();
     if (differs('native')) this.self = null;
     if (differs('theme')) this.setScheme(this.theme);
     if (differs('panel')) this.panel.widen(Number(now.panel));
@@ -84,17 +84,17 @@ class Page {
     }
     const selected = differs('view', 'fn', 'merge') || this.view === 'time' ? null : this.chart.selection;
     if (differs('merge')) this.directions.clear();
-    if (differs('view', 'fn', 'merge', 'invert', 'value', 'task', 'thread', 'time', 'filter')) this.showView();
+    if (differs('view', 'fn', 'merge', 'invert', 'value', 'task', 'thread', 'time', 'filter', 'idle')) this.showView();
     else if (differs('zoom', 'up', 'short')) this.showZoom();
     else if (differs('theme', 'color')) this.eachChart((chart) => chart.repaint());
-    if (differs('q', 'value', 'task', 'thread', 'time', 'filter', 'view', 'fn', 'merge', 'invert', 'zoom', 'up')) {
+    if (differs('q', 'value', 'task', 'thread', 'time', 'filter', 'idle', 'view', 'fn', 'merge', 'invert', 'zoom', 'up')) {
       this.tip.hide();
       this.search.show(this.hasChart ? this.chart : null);
       this.eachChart((chart) => chart.repaint());
     }
     if (selected && !this.chart.selection) this.selectAgain(selected);
     if (before && differs('native') && !differs('view')) this.recount();
-    if (this.view === 'table' && differs('view', 'native', 'q', 'sort', 'value', 'task', 'time', 'filter', 'short')) this.showTable();
+    if (this.view === 'table' && differs('view', 'native', 'q', 'sort', 'value', 'task', 'time', 'filter', 'idle', 'short')) this.showTable();
     this.showControls();
   }
   // recount shows the panel or the listing again, with other self values.
@@ -122,7 +122,7 @@ class Page {
     this.showHeat();
     this.self = this.total = null;
     this.views = new Map();
-    this.showNotice(this.weights.whole > 0 ? '' : this.filters.length || this.range ? `No ${this.noun} pass the filters.`
+    this.showNotice(this.weights.whole > 0 ? '' : this.shown !== this.data ? `No ${this.noun} pass the filters.`
       : this.now.task ? `No ${this.noun} of this process or thread.` : this.data.noun ? `No ${this.noun}.` : 'No samples were taken.');
   }
   // showHeat shows in the heat map what passes the filters and matches the search.
@@ -143,11 +143,16 @@ class Page {
   }
   // ---- filters
 
+  // leavesIdle reports whether idle threads are left out.
+  get leavesIdle() { return this.data.idle.length > 0 && this.now.idle !== '1'; }
+  // isWhole reports whether all samples are shown, as findings count them.
+  get isWhole() { return this.filters.length === 0 && !this.range && !this.now.task && this.now.idle !== '1'; }
   // applyFilters applies the filters, if they are new, and then the range of time.
   applyFilters(areNew) {
     if (areNew) {
       this.filters = this.filter.parse(this.now.filter);
-      this.filtered = this.filters.reduce((d, { apply }) => apply ? apply(d) : d, this.data);
+      const data = this.leavesIdle ? this.filter.withoutIdle(this.data) : this.data;
+      this.filtered = this.filters.reduce((d, { apply }) => apply ? apply(d) : d, data);
     }
     this.range = this.heat ? this.parseRange(this.now.time) : null;
     this.shown = this.range ? inRange(this.filtered, ...this.range) : this.filtered;
@@ -156,6 +161,7 @@ class Page {
   showFilters() {
     this.filters = this.filter.parse(this.now.filter); // their texts follow the switch for short names
     const chips = this.filters.map(({ text, apply }, i) => [text, apply, () => this.removeFilter(i)]);
+    if (this.leavesIdle) chips.unshift(['without idle threads', true, () => this.state.set({ idle: '1' }, true)]);
     if (this.range) chips.unshift([`${this.heat.seconded(this.range[0])} to ${this.heat.seconded(this.range[1])}`, true, () => this.ranged(null)]);
     byId('filters').hidden = chips.length === 0;
     byId('chips').replaceChildren(...chips.map(([text, isRight, drop]) => {
@@ -400,7 +406,8 @@ class Page {
     const search = now.q && !this.search.isWrong ? [
       [`focus:${now.q}`, 'Only stacks with a match'], [`ignore:${now.q}`, 'No stacks with a match'], [`hide:${now.q}`, 'Hide matches'],
     ] : [[null, 'Search first to filter by matches']];
-    choices(byId('filter'), [['', 'Filter…'], ...search, ['recursion', 'Collapse recursion']], '');
+    choices(byId('filter'), [['', 'Filter…'], ...search, ['recursion', 'Collapse recursion'],
+      ...(this.data.idle.length && !this.leavesIdle ? [['idle', 'Leave out idle threads']] : [])], '');
     byId('reset').hidden = !this.hasChart || !now.zoom && !now.up;
     byId('value').value = String(this.valueIndex);
     this.pickers.task.choose(now.task);
@@ -557,9 +564,10 @@ class Page {
       byId(key).addEventListener('change', () => this.state.set({ [key]: byId(key).value }));
     }
     byId('merge').addEventListener('change', () => this.state.set({ merge: byId('merge').checked ? '1' : '0', zoom: '', up: '' }));
-    byId('unfilter').addEventListener('click', () => this.state.set({ filter: '', time: '' }, true));
+    byId('unfilter').addEventListener('click', () => this.state.set({ filter: '', time: '', idle: '1' }, true));
     byId('filter').addEventListener('change', () => {
-      this.addFilter(byId('filter').value);
+      if (byId('filter').value === 'idle') this.state.set({ idle: '0' }, true);
+      else this.addFilter(byId('filter').value);
       byId('filter').value = '';
     });
     byId('short').addEventListener('change', () => this.abbreviate());

@@ -164,7 +164,7 @@ class Panel {
       l.append(...some);
       return l;
     };
-    const isAll = page.valueIndex === data.value && page.shown === page.data && !page.now.task;
+    const isAll = page.valueIndex === data.value && page.isWhole;
     section.append(element('h3', isAll ? 'Findings' : `Findings by ${nameInText(data.values[data.value])}, of all samples`),
       list(items.slice(0, SHOWN_FINDINGS)));
     if (items.length > SHOWN_FINDINGS) {
