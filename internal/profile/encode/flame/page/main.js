@@ -491,12 +491,20 @@ class Page {
   filterEntries(offers) {
     return offers.length ? [null, ...offers.map(([line, text, key]) => [text, () => this.addFilter(line), key])] : [];
   }
-  // pressCopy copies the name or the stack of the selected box, or of the zoomed one.
+  // selectedBox returns the selected box, or the zoomed one, or null.
+  selectedBox() {
+    const box = this.hasChart ? this.activeChart.selection ?? this.activeChart.zoom : null;
+    return box?.parent || this.view === 'sandwich' ? box : null;
+  }
+  selectedName() {
+    const box = this.selectedBox();
+    return box ? this.names.of(box.frame) : '';
+  }
+  // pressCopy copies the name or the stack of the selected box.
   pressCopy(isStack) {
-    const chart = this.activeChart;
-    const box = this.hasChart ? chart.selection ?? chart.zoom : null;
-    if (!box?.parent && this.view !== 'sandwich') this.hint('Select a function first.');
-    else if (isStack) this.copied(stackText(this.data, this.names, chart.view, box), 'stack');
+    const box = this.selectedBox();
+    if (!box) this.hint('Select a function first.');
+    else if (isStack) this.copied(stackText(this.data, this.names, this.activeChart.view, box), 'stack');
     else this.copied(this.names.of(box.frame), 'name');
   }
   async copied(text, what) {
@@ -588,8 +596,22 @@ class Page {
         Popup.current.close();
         return;
       }
-      if (event.ctrlKey || event.metaKey || event.altKey || byId('help').open) return;
+      if (byId('help').open) return;
+      if (this.findsInChart(event)) {
+        search.focus();
+        search.select();
+        event.preventDefault();
+      }
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
       if (this.press(event.key, event.target)) event.preventDefault();
+    });
+    // A box has no text that the browser could copy.
+    document.addEventListener('copy', (event) => {
+      const name = this.selectedName();
+      if (!name || ['INPUT', 'SELECT'].includes(event.target.tagName) || !getSelection().isCollapsed) return;
+      event.clipboardData.setData('text/plain', name);
+      event.preventDefault();
+      this.hint('Copied the name.');
     });
     window.addEventListener('beforeprint', () => this.print(true));
     window.addEventListener('afterprint', () => this.print(false));
@@ -599,6 +621,12 @@ class Page {
     });
   }
 
+  // findsInChart reports whether a key asks the browser to find text while there is a chart, whose
+  // text it cannot find. From the page's own search, the browser's is in reach.
+  findsInChart({ key, ctrlKey, metaKey, altKey, shiftKey }) {
+    return (ctrlKey || metaKey) && !altKey && !shiftKey && key.toLowerCase() === 'f'
+      && this.hasChart && document.activeElement !== byId('search');
+  }
   // press handles a key and reports whether it did.
   press(key, target) {
     const typing = ['INPUT', 'SELECT'].includes(target.tagName) && target.type !== 'checkbox';
