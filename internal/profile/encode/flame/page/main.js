@@ -84,7 +84,7 @@ class Page {
     }
     const selected = differs('view', 'fn', 'merge') || this.view === 'time' ? null : this.chart.selection;
     if (differs('merge')) this.directions.clear();
-    if (differs('view', 'fn', 'merge', 'invert', 'value', 'task', 'thread', 'time', 'filter', 'idle')) this.showView();
+    if (differs('view', 'fn', 'merge', 'invert', 'value', 'task', 'thread', 'time', 'filter', 'idle', 'native')) this.showView();
     else if (differs('zoom', 'up', 'short')) this.showZoom();
     else if (differs('theme', 'color')) this.eachChart((chart) => chart.repaint());
     if (differs('q', 'value', 'task', 'thread', 'time', 'filter', 'idle', 'view', 'fn', 'merge', 'invert', 'zoom', 'up')) {
@@ -93,14 +93,8 @@ class Page {
       this.eachChart((chart) => chart.repaint());
     }
     if (selected && !this.chart.selection) this.selectAgain(selected);
-    if (before && differs('native') && !differs('view')) this.recount();
     if (this.view === 'table' && differs('view', 'native', 'q', 'sort', 'value', 'task', 'time', 'filter', 'idle', 'short')) this.showTable();
     this.showControls();
-  }
-  // recount shows the panel or the listing again, with other self values.
-  recount() {
-    if (this.view === 'code') this.listing.show(this.functionChosen());
-    else if (this.hasChart) this.showPanel(this.chart, this.chart.selection ?? this.chart.zoom);
   }
   // charts returns the charts that are shown, from top to bottom.
   charts() {
@@ -572,7 +566,7 @@ class Page {
       byId(key).addEventListener('change', () => this.state.set({ [key]: byId(key).value }));
     }
     byId('merge').addEventListener('change', () => this.state.set({ merge: byId('merge').checked ? '1' : '0', zoom: '', up: '' }));
-    byId('unfilter').addEventListener('click', () => this.state.set({ filter: '', time: '', idle: '1' }, true));
+    byId('unfilter').addEventListener('click', () => this.state.set({ filter: '', time: '', ...(this.leavesIdle ? { idle: '1' } : {}) }, true));
     byId('filter').addEventListener('change', () => {
       if (byId('filter').value === 'idle') this.state.set({ idle: '0' }, true);
       else this.addFilter(byId('filter').value);
