@@ -50,6 +50,14 @@ type (
 	MarkerTypeID uint32
 )
 
+// Reason returns what a thread waits for, or "" if it is unknown.
+func (t *Timeline) Reason(e OffCPU) string {
+	if e.Reason != "" {
+		return e.Reason
+	}
+	return t.Reasons[e.Stack]
+}
+
 // Process is a process. Another process that reuses its PID is a different one.
 type Process struct {
 	PID int
@@ -144,8 +152,10 @@ type OffCPU struct {
 	// ended. Runnable is the part of Duration after it was woken.
 	Start, Duration, Runnable int64
 	State                     TaskState
-	// Stack is where it was switched out.
-	Stack StackID
+	// Stack is where it was switched out. Reason is what the thread waits for, if that is not
+	// [Timeline.Reasons] of the stack.
+	Stack  StackID
+	Reason string
 	// Waker is the task that woke it; its PID is 0 if unknown.
 	Waker Task
 	// WakerStack is the stack of the waker, or 0 unless requested.
@@ -315,6 +325,8 @@ type MarkerType struct {
 	Unit string
 	// Spans means that the markers are intervals, and that their weights are their durations.
 	Spans bool
+	// OfProcess means that the thread of the markers is unknown: only the process is right.
+	OfProcess bool
 }
 
 // Value returns the value that markers of the type add up to.

@@ -196,7 +196,9 @@ func (e *firefoxEvents) weigh(line *profile.Timeline, id profile.ThreadID, i int
 	value, _, _ := e.in.threads[i].values()
 	if _, ok := e.types[value]; !ok {
 		e.types[value] = profile.MarkerTypeID(len(line.MarkerTypes))
-		line.MarkerTypes = append(line.MarkerTypes, profile.MarkerType{Name: value.Type, Event: value.Type, Unit: value.Unit})
+		line.MarkerTypes = append(line.MarkerTypes, profile.MarkerType{
+			Name: value.Type, Event: value.Type, Unit: value.Unit, OfProcess: e.in.threads[i].pseudo() != "",
+		})
 	}
 	e.threads[id].weighted = append(e.threads[id].weighted, i)
 }

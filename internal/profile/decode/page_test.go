@@ -301,7 +301,7 @@ func FuzzPage(f *testing.F) {
 	f.Add([]byte(pageHead), pageColumns)
 	f.Add([]byte(strings.Replace(pageHead, `"user"`, `"cpu"`, 1)), pageColumns)
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, line := range []*profile.Timeline{timelinetest.Recording(f), busy(f, random)} {
+	for _, line := range []*profile.Timeline{timelinetest.Recording(f), timelinetest.Busy(f, random)} {
 		header, columns := dataOf(f, page(f, line.Profile, flame.Options{Times: line}))
 		f.Add(header, columns)
 	}

@@ -11,10 +11,13 @@
 //	process:WHICH   only processes whose name matches the expression WHICH, or with this ID
 //	thread:WHICH    likewise of threads
 //	label:KEY=EXPR  only samples with a label whose value matches
+//	time:FROM,TO    only this part of the recording
+//	ignore-time:FROM,TO
+//	                without this part
 //
 // EXPR is a regular expression of a part of the name of a function or process; after "module:" or
 // "file:", of a part of the path of its module or source file. It ignores case unless it has
-// capitals.
+// capitals. FROM and TO are seconds or durations since the beginning, and can be empty: the beginning or the end.
 package filter
 
 import (
@@ -30,6 +33,7 @@ import (
 	"fulgur/internal/message/shortname"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/label"
+	"fulgur/internal/profile/recording"
 )
 
 // Max is the maximum number of filters, as on pages.
@@ -43,6 +47,9 @@ const (
 	Process = "process"
 	Thread  = "thread"
 	Label   = "label"
+	// Time and IgnoreTime select parts of recordings.
+	Time       = "time"
+	IgnoreTime = "ignore-time"
 )
 
 // byKey is after the kinds of filters for one function.
@@ -58,6 +65,7 @@ type Filter struct {
 	field   string
 	pattern *regexp.Regexp
 	id      int // of a process or thread, 0 if pattern matches its name
+	span    recording.Span
 }
 
 // String returns the filter as text.
@@ -79,6 +87,9 @@ func New(kind, argument string) (f Filter, err error) {
 			f.id = int(id)
 			return f, nil
 		}
+	case Time, IgnoreTime:
+		f.span, err = parseSpan(argument)
+		return f, err
 	case Label:
 		key, value, ok := strings.Cut(argument, "=")
 		if !ok || key == "" {
@@ -124,7 +135,7 @@ func Parse(text string) (Filter, error) {
 type List []Filter
 
 // ParseAddress returns the filters in the address of a page: a URL, or the part after "#". Of a page's other
-// choices it knows the process or thread, and refuses a range of time; views and searches do not
+// choices it knows the process or thread, and the range of time; views and searches do not
 // select samples.
 func ParseAddress(address string) (list List, err error) {
 	if _, after, ok := strings.Cut(address, "#"); ok {
@@ -133,9 +144,6 @@ func ParseAddress(address string) (list List, err error) {
 	choices, err := url.ParseQuery(address)
 	if err != nil {
 		return nil, fmt.Errorf("not the address of a page: %w", err)
-	}
-	if choices.Get("time") != "" {
-		return nil, errors.New("a range of time works only on pages")
 	}
 	lines := slices.DeleteFunc(strings.Split(choices.Get("filter"), "\n"), func(line string) bool { return line == "" })
 	if task := choices.Get("task"); task != "" {
@@ -150,6 +158,13 @@ func ParseAddress(address string) (list List, err error) {
 		default:
 			return nil, errors.New("the choice of a group works only on pages")
 		}
+	}
+	if text := choices.Get("time"); text != "" {
+		span, err := parsePageSpan(text)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, Time+":"+spanText(span))
 	}
 	if len(lines) > Max {
 		return nil, fmt.Errorf("%d filters, the maximum is %d", len(lines), Max)
@@ -166,21 +181,32 @@ func ParseAddress(address string) (list List, err error) {
 
 // Address returns the part of a page's address after "#" for the filters, "" for none.
 func (l List) Address() string {
-	if len(l) == 0 {
-		return ""
+	var lines []string
+	choices := url.Values{}
+	for i, f := range l { // an address has one range of time, which is the last filter
+		if f.isPageTime() && !slices.ContainsFunc(l[i+1:], Filter.isPageTime) {
+			choices.Set("time", pageSpanText(f.span))
+		} else {
+			lines = append(lines, f.String())
+		}
 	}
-	lines := make([]string, len(l))
-	for i, f := range l {
-		lines[i] = f.String()
+	if len(lines) > 0 {
+		choices.Set("filter", strings.Join(lines, "\n"))
 	}
-	return url.Values{"filter": {strings.Join(lines, "\n")}}.Encode()
+	return choices.Encode()
 }
 
-// ForPages divides the filters into those that only commands can apply, since pages have no labels, and
-// the others. The result is the same in this order.
+// ForPages divides the filters into those that only commands can apply, since pages have no labels, and only one range
+// of time with a beginning and an end, and the others. The result is the same in this order.
 func (l List) ForPages() (own, pages List) {
+	times := 0
 	for _, f := range l {
-		if f.kind == Label {
+		if f.isTime() {
+			times++
+		}
+	}
+	for _, f := range l {
+		if f.kind == Label || f.isTime() && (times > 1 || !f.isPageTime()) {
 			own = append(own, f)
 		} else {
 			pages = append(pages, f)
@@ -189,23 +215,66 @@ func (l List) ForPages() (own, pages List) {
 	return own, pages
 }
 
-// Apply returns p with the filters applied. It shares tables with p. key returns the key of a frame on pages.
+// Apply returns p with the filters applied. It shares tables with p. key returns the key of a frame on pages. Filters of
+// time have no effect: see [List.ApplyTimes].
 func (l List) Apply(p *profile.Profile, key func(*profile.Profile, profile.FrameID) string) *profile.Profile {
-	for _, f := range l {
-		switch f.kind {
-		case Process, Thread, Label:
-			p = f.tasks(p)
-		case Hide, Hide + byKey:
-			p = hide(p, f.frames(p, key))
-		default:
-			p = f.stacks(p, key)
-		}
+	return l.choose(p, key).Profile
+}
+
+// ApplyTimes returns a recording that was read from a file with the filters applied. It fails if its events cannot be
+// read.
+func (l List) ApplyTimes(line *profile.Timeline, key func(*profile.Profile, profile.FrameID) string) (*profile.Timeline, error) {
+	if spans, ok := l.spans(line.End - line.Start); ok {
+		line = recording.Cut(line, spans)
 	}
-	return p
+	if !slices.ContainsFunc(l, func(f Filter) bool { return !f.isTime() }) {
+		return line, nil
+	}
+	perThread := recording.HasThreads(line.Profile) || slices.ContainsFunc(l, Filter.isThread)
+	return recording.Choose(line, perThread, func(p *profile.Profile) recording.Choice { return l.choose(p, key) })
+}
+
+// NeedsTimes reports whether the filters can only be applied to a recording, because they select times. PrefersTimes
+// reports whether they do more there: a recording knows all threads, and its sum may not.
+func (l List) NeedsTimes() bool { return slices.ContainsFunc(l, Filter.isTime) }
+
+// PrefersTimes is described at [List.NeedsTimes].
+func (l List) PrefersTimes() bool { return l.NeedsTimes() || slices.ContainsFunc(l, Filter.isThread) }
+
+func (f Filter) isTime() bool { return f.kind == Time || f.kind == IgnoreTime }
+
+func (f Filter) isThread() bool { return f.kind == Thread }
+
+// choose applies the filters to a profile.
+func (l List) choose(p *profile.Profile, key func(*profile.Profile, profile.FrameID) string) recording.Choice {
+	c := recording.Choice{Profile: p, Rows: make([]int, len(p.Samples))}
+	for i := range c.Rows {
+		c.Rows[i] = i
+	}
+	for _, f := range l {
+		var next recording.Choice
+		switch f.kind {
+		case Time, IgnoreTime:
+			continue
+		case Process, Thread, Label:
+			next = f.tasks(c.Profile)
+		case Hide, Hide + byKey:
+			next = hide(c.Profile, f.frames(c.Profile, key))
+		default:
+			next = f.stacks(c.Profile, key)
+		}
+		for i, row := range c.Rows {
+			if row >= 0 {
+				c.Rows[i] = next.Rows[row]
+			}
+		}
+		c.Profile = next.Profile
+	}
+	return c
 }
 
 // tasks returns p with the samples of the tasks that the filter selects.
-func (f Filter) tasks(p *profile.Profile) *profile.Profile {
+func (f Filter) tasks(p *profile.Profile) recording.Choice {
 	wanted := make([]bool, len(p.Tasks))
 	for i, t := range p.Tasks {
 		switch {
@@ -239,15 +308,17 @@ func (f Filter) hasLabel(p *profile.Profile, id profile.TaskID) bool {
 }
 
 // only returns p with the samples that keep selects.
-func only(p *profile.Profile, keep func(profile.Sample) bool) *profile.Profile {
-	q := *p
+func only(p *profile.Profile, keep func(profile.Sample) bool) recording.Choice {
+	q, rows := *p, make([]int, len(p.Samples))
 	q.Samples = nil
-	for _, s := range p.Samples {
+	for i, s := range p.Samples {
+		rows[i] = -1
 		if keep(s) {
+			rows[i] = len(q.Samples)
 			q.Samples = append(q.Samples, s)
 		}
 	}
-	return &q
+	return recording.Choice{Profile: &q, Rows: rows}
 }
 
 // frames returns which frames match.
@@ -310,7 +381,7 @@ func sameFunction(p *profile.Profile, matches []bool) {
 }
 
 // stacks returns p with the samples whose stacks match, or do not.
-func (f Filter) stacks(p *profile.Profile, key func(*profile.Profile, profile.FrameID) string) *profile.Profile {
+func (f Filter) stacks(p *profile.Profile, key func(*profile.Profile, profile.FrameID) string) recording.Choice {
 	matches := f.frames(p, key)
 	has := make([]bool, len(p.Stacks))
 	for i := 1; i < len(has); i++ {
@@ -342,7 +413,7 @@ func (f Filter) matchesBelow(name string) bool {
 }
 
 // hide returns p without some frames.
-func hide(p *profile.Profile, hidden []bool) *profile.Profile {
+func hide(p *profile.Profile, hidden []bool) recording.Choice {
 	q := *p
 	q.Stacks, q.Samples = make([]profile.Stack, 1, len(p.Stacks)), nil
 	q.Frames = slices.Clone(p.Frames)
@@ -384,13 +455,15 @@ func hide(p *profile.Profile, hidden []bool) *profile.Profile {
 		cpu   int
 		end   any
 	}
-	rows := map[place]int{}
-	for _, s := range p.Samples {
+	rows, of := map[place]int{}, make([]int, len(p.Samples))
+	for i, s := range p.Samples {
 		s.Stack = stacks[s.Stack]
 		at := place{s.Stack, s.Task, s.CPU, s.End}
 		row, ok := rows[at]
+		of[i] = row
 		if !ok {
 			rows[at] = len(q.Samples)
+			of[i] = len(q.Samples)
 			s.Values = slices.Clone(s.Values)
 			q.Samples = append(q.Samples, s)
 			continue
@@ -399,5 +472,5 @@ func hide(p *profile.Profile, hidden []bool) *profile.Profile {
 			q.Samples[row].Values[v] += n
 		}
 	}
-	return &q
+	return recording.Choice{Profile: &q, Rows: of}
 }

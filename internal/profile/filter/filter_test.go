@@ -136,12 +136,14 @@ func TestHideOuter(t *testing.T) {
 // The choice of a process or thread is part of a page's address. What commands cannot apply is an error.
 func TestParseAddress(t *testing.T) {
 	for address, want := range map[string]string{
-		"":               "",
-		"#":              "",
-		"view=table&q=x": "",
-		"#task=p.12":     "process:12",
-		"#task=t.34":     "thread:34",
-		"#task=c.a.out":  `process:^(?:a\.out)$`,
+		"":                                    "",
+		"#":                                   "",
+		"view=table&q=x":                      "",
+		"#task=p.12":                          "process:12",
+		"#task=t.34":                          "thread:34",
+		"#task=c.a.out":                       `process:^(?:a\.out)$`,
+		"#time=1-2.5":                         "time:1ms,2.5ms",
+		"#time=1-2&filter=ignore-time%3A3%2C": "ignore-time:3, time:1ms,2ms",
 		"#filter=focus%3Aa%0Ahide%3Amodule%3Ab&task=p.1": "process:1 focus:a hide:module:b",
 	} {
 		l, err := filter.ParseAddress(address)
@@ -154,7 +156,13 @@ func TestParseAddress(t *testing.T) {
 		}
 	}
 	for address, want := range map[string]string{
-		"#time=1-2":              "a range of time works only on pages",
+		"#time=2-1":              `the range of time "2-1" is not FROM-TO in milliseconds`,
+		"#time=1":                "is not FROM-TO in milliseconds",
+		"#time=NaN-1":            "is not FROM-TO in milliseconds",
+		"#filter=time%3A1":       `"1" is not FROM,TO`,
+		"#filter=time%3Ax%2C2":   `"x" is not a time`,
+		"#filter=time%3A-1%2C2":  "is negative",
+		"#filter=time%3A2%2C1":   "ends before it begins",
 		"#task=g.web":            "works only on pages",
 		"#filter=library%3Alibc": `"library" works only on pages`,
 		"#filter=nonsense":       `unknown filter "nonsense"`,
@@ -174,6 +182,7 @@ func TestParseAddress(t *testing.T) {
 func FuzzParseAddress(f *testing.F) {
 	f.Add("#filter=focus%3Aa%0Ahide%3Afile%3Ab&task=c.x")
 	f.Add("filter=label%3Aa%3Db")
+	f.Add("time=1-2.000001&filter=time%3A1%2C%0Aignore-time%3A%2C3h")
 	p := labeled()
 	f.Fuzz(func(t *testing.T, address string) {
 		l, err := filter.ParseAddress(address)

@@ -182,7 +182,7 @@ func (r *recording) offPoints(id profile.ThreadID) iter.Seq2[point, error] {
 			if r.t.Interval > 0 {
 				first = min(first, r.t.Interval)
 			}
-			begin := point{time: e.Start - r.t.Start, stack: e.Stack, off: true, state: e.State, weight: first, cpu: switchedOut}
+			begin := point{time: e.Start - r.t.Start, stack: e.Stack, off: true, reason: r.reason(e), weight: first, cpu: switchedOut}
 			rest := begin
 			rest.time, rest.weight, rest.cpu = begin.time+e.Duration, e.Duration-first, asleep
 			if !yield(begin, nil) || !yield(rest, nil) {
@@ -198,11 +198,10 @@ func (r *recording) row(p point) int32 {
 	if !p.off {
 		return row
 	}
-	reason := r.reason(p.stack, p.state)
-	note, ok := r.notes[reason]
+	note, ok := r.notes[p.reason]
 	if !ok {
-		note = r.tables.label("[off-CPU: "+reason+"]", categoryIdle, r.tables.subcategory(categoryIdle, reason))
-		r.notes[reason] = note
+		note = r.tables.label("[off-CPU: "+p.reason+"]", categoryIdle, r.tables.subcategory(categoryIdle, p.reason))
+		r.notes[p.reason] = note
 	}
 	return r.tables.labeled(stack{note, row})
 }
@@ -243,16 +242,16 @@ func (r *recording) used(seq iter.Seq2[point, error]) iter.Seq2[point, error] {
 	}
 }
 
-// reason returns why a thread with the given stack and state is off the CPU.
-func (r *recording) reason(s profile.StackID, state profile.TaskState) string {
+// reason returns why a thread is off the CPU.
+func (r *recording) reason(e profile.OffCPU) string {
 	// Threads may sleep in the same stack at other times.
-	if state == profile.StateRunnable {
+	if e.State == profile.StateRunnable {
 		return "preempted"
 	}
-	if reason, ok := r.t.Reasons[s]; ok {
+	if reason := r.t.Reason(e); reason != "" {
 		return reason
 	}
-	switch state {
+	switch e.State {
 	case profile.StateStopped:
 		return "stopped"
 	case profile.StateTraced:
@@ -268,7 +267,7 @@ func (r *recording) markers(id profile.ThreadID) iter.Seq2[marker, error] {
 	e, tid := r.t.Events, r.tids[id]
 	off := transform(e.OffCPU(id), func(e profile.OffCPU) marker {
 		start := e.Start - r.t.Start
-		return marker{kind: markerOffCPU, start: start, end: start + e.Duration, tid: tid, off: e, reason: r.reason(e.Stack, e.State)}
+		return marker{kind: markerOffCPU, start: start, end: start + e.Duration, tid: tid, off: e, reason: r.reason(e)}
 	})
 	requests := transform(e.BlockIO(id), func(e profile.BlockIO) marker {
 		return marker{kind: markerBlockIO, start: e.Queued - r.t.Start, end: e.Completed - r.t.Start, tid: tid, io: e}

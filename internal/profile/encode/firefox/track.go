@@ -64,10 +64,10 @@ func newEmptyTrack() *track {
 type point struct {
 	time   int64 // in nanoseconds since the start of the profile
 	stack  profile.StackID
-	off    bool              // off the CPU
-	state  profile.TaskState // if off
-	weight int64             // in nanoseconds for weightTime
-	cpu    int64             // CPU time since the previous point, in nanoseconds
+	off    bool   // off the CPU
+	reason string // if off
+	weight int64  // in nanoseconds for weightTime
+	cpu    int64  // CPU time since the previous point, in nanoseconds
 }
 
 func (k *track) write(j *jsonWriter, t *tables) error {

@@ -488,7 +488,7 @@ type notes struct {
 
 // wait returns the stack of a wait with its reason.
 func (n *notes) wait(e profile.OffCPU) profile.StackID {
-	reason := n.line.Reasons[e.Stack]
+	reason := n.line.Reason(e)
 	switch {
 	case e.State == profile.StateRunnable:
 		reason = "preempted"

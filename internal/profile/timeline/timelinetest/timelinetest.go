@@ -2,6 +2,7 @@
 package timelinetest
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -83,5 +84,57 @@ func Recording(t testing.TB) *profile.Timeline {
 	line.Events = timeline.Sorted(line.Events)
 	line.Interval, line.OffCPUWhole = ms, true
 	line.Reasons = map[profile.StackID]string{stack(18): "disk read"}
+	return line
+}
+
+// Busy returns a recording with all kinds of events of three threads, and the times, lengths and stacks that random gives.
+func Busy(t testing.TB, random *rand.Rand) *profile.Timeline {
+	t.Helper()
+	const start, ms = int64(3_000_000_000), int64(time.Millisecond)
+	p, stacks := encodetest.TypicalStacks()
+	p.Tasks, p.Samples = nil, nil
+	r, err := timeline.NewRecorder(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	process := r.Process(42, start)
+	r.NameProcess(process, start, "app")
+	hit := r.AddMarkerType(profile.MarkerType{Name: "sched:x", Event: "sched:x"})
+	sizes := r.AddMarkerType(profile.MarkerType{Name: "malloc", Event: "alloc", Unit: "bytes"})
+	for i, name := range []string{"main", "worker", "log"} {
+		thread := r.Thread(process, 42+i, start)
+		r.NameThread(thread, start, name)
+		for at := start; at < start+3000*ms; {
+			s := stacks[1+random.IntN(len(stacks)-1)]
+			length := (1 + random.Int64N(40)) * ms / 4
+			var err error
+			switch random.IntN(6) {
+			case 0:
+				err = r.AddOffCPU(thread, profile.OffCPU{Start: at, Duration: length, State: profile.TaskState(random.IntN(3)), Stack: s})
+			case 1:
+				err = r.AddBlockIO(thread, profile.BlockIO{Queued: at, Issued: at, Completed: at + length, Device: "sda", Bytes: 512, Op: profile.BlockOp(random.IntN(5)), Flags: profile.BlockFlags(random.IntN(32)), Stack: s, File: "/data"})
+			case 2:
+				err = r.AddFault(thread, profile.Fault{Time: at, Count: 3, File: []string{"", "/bin/app"}[random.IntN(2)], Stack: s})
+			case 3:
+				err = r.AddMarker(thread, profile.Marker{Time: at, Type: hit, Stack: s})
+				if err == nil {
+					err = r.AddMarker(thread, profile.Marker{Time: at, Type: sizes, Stack: s, Weight: 100})
+				}
+			default:
+				err = r.AddOnCPU(thread, profile.OnCPU{Time: at + length - 1, Stack: s, Weight: length})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			at += length
+		}
+	}
+	line, err := r.Timeline(p, start+3001*ms, func(s profile.StackID) profile.StackID { return s })
+	if err != nil {
+		t.Fatal(err)
+	}
+	line.Interval = 5 * ms
+	line.Reasons = map[profile.StackID]string{stacks[1]: "futex", stacks[3]: "disk read"}
 	return line
 }
