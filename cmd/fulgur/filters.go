@@ -17,10 +17,12 @@ type stackFilters struct {
 // last.
 type filterFlags struct {
 	stackFilters
-	Process []string `sep:"none" placeholder:"NAME" group:"contents" help:"Only processes with this ID, or whose name matches this regular expression."`
-	Thread  []string `sep:"none" placeholder:"NAME" group:"contents" help:"Only threads with this ID, or whose name matches this regular expression."`
-	Label   []string `sep:"none" placeholder:"KEY=EXPR" group:"contents" help:"Only samples with a label whose value matches: of the program, or container, pod, namespace, image or unit."`
-	Filters string   `placeholder:"ADDRESS" group:"contents" help:"The filters, and the process or thread, in the address of a page of fulgur, before those of other flags."`
+	Process    []string `sep:"none" placeholder:"NAME" group:"contents" help:"Only processes with this ID, or whose name matches this regular expression."`
+	Thread     []string `sep:"none" placeholder:"NAME" group:"contents" help:"Only threads with this ID, or whose name matches this regular expression."`
+	Label      []string `sep:"none" placeholder:"KEY=EXPR" group:"contents" help:"Only samples with a label whose value matches: of the program, or container, pod, namespace, image or unit."`
+	Time       []string `sep:"none" placeholder:"FROM,TO" group:"contents" help:"Only this part of a recording or perf.data: seconds or durations since the beginning, such as 2.5,10 or 1m,1m30s. Without FROM it begins at the beginning, without TO it ends at the end."`
+	IgnoreTime []string `sep:"none" placeholder:"FROM,TO" group:"contents" help:"Without this part of a recording."`
+	Filters    string   `placeholder:"ADDRESS" group:"contents" help:"The filters, the process or thread, and the range of time in the address of a page of fulgur, before those of other flags."`
 }
 
 // list translates the flags. Its errors are usage errors.
@@ -35,6 +37,7 @@ func (f filterFlags) list() (list filter.List, err error) {
 		arguments []string
 	}{
 		{filter.Process, f.Process}, {filter.Thread, f.Thread}, {filter.Label, f.Label},
+		{filter.Time, f.Time}, {filter.IgnoreTime, f.IgnoreTime},
 		{filter.Focus, f.Focus}, {filter.Ignore, f.Ignore}, {filter.Hide, f.Hide},
 	} {
 		for _, argument := range flag.arguments {

@@ -104,18 +104,21 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 2, err
 	}
 	warn := warnOn(o.Stderr, o.Quiet)
-	in, err := readInput(ctx, o.Input, o.Symfs, o.Unit, o.times(format), warn)
+	in, err := readInput(ctx, o.Input, o.Symfs, o.Unit, timesFor(o.Filters, o.times(format)), warn)
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	p := filtered(in.profile, o.Filters)
-	o.By.apply(p, warn)
 	if o.Times {
 		if err := in.hasTimes(); err != nil {
 			return 2, err
 		}
 	}
+	if err := in.filter(o.Input, o.Filters); err != nil {
+		return exitCodeOf(ctx, err)
+	}
+	p := in.profile
+	o.By.apply(p, warn)
 	v, err := chooseValue(p, o.Value)
 	if err != nil {
 		return 2, err
@@ -145,7 +148,11 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 			return 1, output.OrInterrupted(ctx, err)
 		}
 	}
-	err = output.Until(ctx, out, func(w io.Writer) error { return format.Write(w, p, in.line, opts, v) })
+	line := in.line
+	if o.times(format) == noTimes { // only the filters need them
+		line = nil
+	}
+	err = output.Until(ctx, out, func(w io.Writer) error { return format.Write(w, p, line, opts, v) })
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
@@ -167,10 +174,10 @@ func shown(p *profile.Profile, v int, f output.Format) (values []int) {
 }
 
 // times returns the times to write. A page always has the times of a recording, as if fulgur
-// record had written the page. It has the times of perf.data on request.
+// record had written the page. It has the times of perf.data on request, also by a filter.
 func (o *ConvertOptions) times(f output.Format) wanted {
 	switch {
-	case o.Value != "" || o.By != nil || len(o.Filters) > 0 || !f.HasTimes(true):
+	case o.Value != "" || o.By != nil || !f.HasTimes(true):
 		return noTimes
 	case f.HasTimes(o.Times):
 		return allTimes
@@ -187,8 +194,8 @@ func (o *ConvertOptions) profileFormat() (output.Format, error) {
 		return output.Format{}, usage.Errorf("no output format (%s): name a file with a known ending, or choose a format with %s", strings.Join(slices.Concat(output.Names(), branches.FormatNames), ", "), usage.Format)
 	}
 	f, err := output.Choose(o.Output, o.Format)
-	if err == nil && o.Times && (o.Value != "" || o.By != nil || len(o.Filters) > 0 || !f.HasTimes(true)) {
-		return output.Format{}, usage.Errorf("only a page (.html) with all values and without groups and filters, or a profile for the Firefox Profiler, can have times")
+	if err == nil && o.Times && (o.Value != "" || o.By != nil || !f.HasTimes(true)) {
+		return output.Format{}, usage.Errorf("only a page (.html) with all values and without groups, or a profile for the Firefox Profiler, can have times")
 	}
 	if err == nil && o.EmbedSources && f.Name != "firefox" {
 		return output.Format{}, usage.Errorf("only a profile for the Firefox Profiler can contain sources: use a name ending in .json.gz, or choose a format with %s", usage.Format)

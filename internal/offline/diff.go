@@ -253,32 +253,31 @@ func (o *DiffOptions) read(ctx context.Context) (base, changed []compare.Run, ex
 	case len(o.Base) > maxRuns || len(o.New) > maxRuns:
 		return nil, nil, 2, usage.Errorf("a side can have at most %d profiles", maxRuns)
 	}
-	profiles := make([]*profile.Profile, len(paths))
-	isFolded, tasks := true, 0
-	for i, path := range paths {
-		var format decode.Format
-		if profiles[i], format, err = readStated(ctx, path, o.Symfs, o.Unit, warnOn(o.Stderr, o.Quiet)); err != nil {
-			return nil, nil, 1, output.OrInterrupted(ctx, err)
-		}
-		isFolded = isFolded && format == decode.Folded
-		if namesTasks(profiles[i]) {
-			tasks++
-		}
+	inputs, code, err := o.readInputs(ctx, paths)
+	if err != nil {
+		return nil, nil, code, err
 	}
-	// The text of folded stacks does not tell tasks from functions, so its reader may decide differently.
-	if isFolded && tasks > 0 && tasks < len(profiles) {
-		for i, p := range profiles {
-			if profiles[i], err = decode.WithoutTasks(p); err != nil {
-				return nil, nil, 1, err
-			}
+	defer func() {
+		for _, in := range inputs {
+			err = errors.Join(err, in.Close())
 		}
-	}
-	work := make([]float64, len(paths))
-	for i, p := range profiles {
-		if work[i], err = o.work(p, paths[i]); err != nil {
+	}()
+	profiles, work := make([]*profile.Profile, len(paths)), make([]float64, len(paths))
+	times, others := o.Filters.Split(filter.Time, filter.IgnoreTime)
+	for i, in := range inputs {
+		if err := in.filter(paths[i], times); err != nil {
+			code, err := exitCodeOf(ctx, err)
+			return nil, nil, code, err
+		}
+		in.profile = in.profile.InBase()
+		if work[i], err = o.work(in.profile, paths[i]); err != nil {
 			return nil, nil, 2, err
 		}
-		profiles[i] = filtered(p, o.Filters)
+		if err := in.filter(paths[i], others); err != nil {
+			code, err := exitCodeOf(ctx, err)
+			return nil, nil, code, err
+		}
+		profiles[i] = in.profile.InBase()
 	}
 	runs := make([]compare.Run, len(paths))
 	value := o.Value
@@ -307,7 +306,39 @@ func (o *DiffOptions) read(ctx context.Context) (base, changed []compare.Run, ex
 	return runs[:len(o.Base)], runs[len(o.Base):], 0, nil
 }
 
-// work returns the work that a run did, 0 if amounts are not compared by it. Filters do not apply to it.
+// readInputs reads the runs. With an error, it returns the exit code.
+func (o *DiffOptions) readInputs(ctx context.Context, paths []string) (inputs []*input, exitCode int, err error) {
+	defer func() {
+		if err != nil {
+			for _, in := range inputs {
+				err = errors.Join(err, in.Close())
+			}
+		}
+	}()
+	isFolded, tasks := true, 0
+	for _, path := range paths {
+		in, err := readInput(ctx, path, o.Symfs, o.Unit, timesFor(o.Filters, noTimes), warnOn(o.Stderr, o.Quiet))
+		if err != nil {
+			return inputs, 1, output.OrInterrupted(ctx, err)
+		}
+		inputs = append(inputs, in)
+		isFolded = isFolded && in.format == decode.Folded
+		if namesTasks(in.profile) {
+			tasks++
+		}
+	}
+	// The text of folded stacks does not tell tasks from functions, so its reader may decide differently.
+	if isFolded && tasks > 0 && tasks < len(inputs) {
+		for _, in := range inputs {
+			if in.profile, err = decode.WithoutTasks(in.profile); err != nil {
+				return inputs, 1, err
+			}
+		}
+	}
+	return inputs, 0, nil
+}
+
+// work returns the work that a run did, 0 if amounts are not compared by it. Only filters of time apply to it.
 // Errors are usage errors.
 func (o *DiffOptions) work(p *profile.Profile, path string) (float64, error) {
 	if o.Normalize != compare.ByWork {

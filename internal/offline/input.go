@@ -46,18 +46,11 @@ func (in *input) Close() error {
 // times in nanoseconds and sizes in bytes. It symbolizes profiles without names from the files
 // of this machine, and calls warn for files that it cannot read.
 func readProfile(ctx context.Context, path, symfs string, warn func(error)) (*profile.Profile, error) {
-	p, _, err := readStated(ctx, path, symfs, "", warn)
-	return p, err
-}
-
-// readStated is readProfile with the unit of folded stacks that state none, such as "us". It also
-// returns the format.
-func readStated(ctx context.Context, path, symfs, unit string, warn func(error)) (*profile.Profile, decode.Format, error) {
-	in, err := readInput(ctx, path, symfs, unit, noTimes, warn)
+	in, err := readInput(ctx, path, symfs, "", noTimes, warn)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return in.profile.InBase(), in.format, in.Close()
+	return in.profile.InBase(), in.Close()
 }
 
 // hasTimes returns an error if the input has no times that a page can show.
@@ -78,8 +71,8 @@ const (
 	allTimes
 )
 
-// readInput is readStated, with the wanted times if the input has them. The caller must close
-// the input.
+// readInput is readProfile with the unit of folded stacks that state none, such as "us", and with the wanted
+// times if the input has them. Units are those of the input. The caller must close the input.
 func readInput(ctx context.Context, path, symfs, unit string, times wanted, warn func(error)) (in *input, err error) {
 	f, err := openInput(ctx, path)
 	if err != nil {

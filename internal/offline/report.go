@@ -55,11 +55,15 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 		return 2, err
 	}
 	warn := warnOn(o.Stderr, o.Quiet)
-	p, err := readProfile(ctx, o.Input, o.Symfs, warn)
+	in, err := readInput(ctx, o.Input, o.Symfs, "", timesFor(o.Filters, noTimes), warn)
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
-	p = filtered(p, o.Filters)
+	defer func() { err = errors.Join(err, in.Close()) }()
+	if err := in.filter(o.Input, o.Filters); err != nil {
+		return exitCodeOf(ctx, err)
+	}
+	p := in.profile.InBase()
 	value, err := chooseValue(p, o.Value)
 	if err != nil {
 		return 2, err

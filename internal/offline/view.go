@@ -68,17 +68,20 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 		return 1, err
 	}
 	warn := warnOn(o.Stderr, o.Quiet)
-	in, err := readShown(ctx, o.Input, finder, o.times(), warn)
+	in, err := readShown(ctx, o.Input, finder, timesFor(o.Filters, o.times()), warn)
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	own, pages := o.Filters.ForPages()
-	if o.Show != nil {
-		own, pages = o.Filters, nil
+	own, pages := o.dividedFilters()
+	if err := in.filter(o.Input, own); err != nil {
+		return exitCodeOf(ctx, err)
 	}
-	if in.Profile = filtered(in.Profile, own); len(own) > 0 {
+	if o.times() == noTimes { // only the filters need them
 		in.Times = nil
+	}
+	if in.Times == nil && pages.NeedsTimes() {
+		return 2, usage.Errorf("%s", noTimesIn(o.Input))
 	}
 	o.By.apply(in.Profile, warn)
 	shown := view.Options{
@@ -96,12 +99,14 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 			return 0, o.Show(ctx, shown.Input.Name, in.Profile.Only(shown.Value))
 		}
 	} else {
-		base, err := readShown(ctx, o.Base, finder, noTimes, warn)
+		base, err := readShown(ctx, o.Base, finder, timesFor(o.Filters, noTimes), warn)
 		if err != nil {
 			return 1, output.OrInterrupted(ctx, err)
 		}
 		defer func() { err = errors.Join(err, base.Close()) }()
-		base.Profile = filtered(base.Profile, own)
+		if err := base.filter(o.Base, own); err != nil {
+			return exitCodeOf(ctx, err)
+		}
 		o.By.apply(base.Profile, warn)
 		shown.Base = &base.Input
 		if err := o.choose(&shown); err != nil {
@@ -112,6 +117,19 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 		return 1, err
 	}
 	return 0, nil
+}
+
+// dividedFilters divides the filters into those to apply here, and those in the address of the page.
+func (o *ViewOptions) dividedFilters() (own, page filter.List) {
+	if o.Show != nil {
+		return o.Filters, nil
+	}
+	own, page = o.Filters.ForPages()
+	if o.times() == noTimes {
+		times, others := page.Split(filter.Time)
+		own, page = append(own, times...), others
+	}
+	return own, page
 }
 
 // times returns the times to show: all, but not in a comparison, with groups or on a terminal.
@@ -136,6 +154,18 @@ func (s *shownInput) Close() error {
 		err = errors.Join(err, s.in.Close())
 	}
 	return err
+}
+
+// filter applies filters.
+func (s *shownInput) filter(name string, list filter.List) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if err := s.in.filter(name, list); err != nil {
+		return err
+	}
+	s.Profile, s.Times, s.Content = s.in.profile.InBase(), s.in.line, nil
+	return nil
 }
 
 // readShown reads a profile, with the wanted times.

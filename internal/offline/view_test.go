@@ -104,8 +104,9 @@ func write(t *testing.T, name, contents string) string {
 	return path
 }
 
-// The times of perf.data are read if the page is to show them.
-func TestShownTimes(t *testing.T) {
+// perfDataPath returns the path of a file of perf.
+func perfDataPath(t *testing.T) string {
+	t.Helper()
 	packed, err := os.Open(filepath.Join("..", "perfdata", "testdata", "propeller_sample_1.perfdata1.gz"))
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +120,12 @@ func TestShownTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := write(t, "perf.data", string(data))
+	return write(t, "perf.data", string(data))
+}
+
+// The times of perf.data are read if the page is to show them.
+func TestShownTimes(t *testing.T) {
+	path := perfDataPath(t)
 	for _, times := range []wanted{allTimes, recordedTimes, noTimes} {
 		s, err := readShown(t.Context(), path, debugfiletest.NewFinder(t), times, func(error) {})
 		if err != nil {

@@ -218,6 +218,9 @@ func (l List) ForPages() (own, pages List) {
 // Apply returns p with the filters applied. It shares tables with p. key returns the key of a frame on pages. Filters of
 // time have no effect: see [List.ApplyTimes].
 func (l List) Apply(p *profile.Profile, key func(*profile.Profile, profile.FrameID) string) *profile.Profile {
+	if len(l) == 0 {
+		return p
+	}
 	return l.choose(p, key).Profile
 }
 
@@ -240,6 +243,18 @@ func (l List) NeedsTimes() bool { return slices.ContainsFunc(l, Filter.isTime) }
 
 // PrefersTimes is described at [List.NeedsTimes].
 func (l List) PrefersTimes() bool { return l.NeedsTimes() || slices.ContainsFunc(l, Filter.isThread) }
+
+// Split divides the filters into those of some kinds, and the others.
+func (l List) Split(kinds ...string) (of, others List) {
+	for _, f := range l {
+		if slices.Contains(kinds, f.kind) {
+			of = append(of, f)
+		} else {
+			others = append(others, f)
+		}
+	}
+	return of, others
+}
 
 func (f Filter) isTime() bool { return f.kind == Time || f.kind == IgnoreTime }
 
