@@ -50,6 +50,7 @@ var optionFlags = map[usage.Option]string{
 	usage.Process:        "-p",
 	usage.RingSize:       "--ring-size",
 	usage.SeenEntries:    "--seen-entries",
+	usage.Slices:         "--slices",
 	usage.StackNodes:     "--stack-nodes",
 	usage.Symfs:          "--symfs",
 	usage.UnwindMemory:   "--unwind-memory",

@@ -13,12 +13,13 @@ import (
 type reportCommand struct {
 	File string `arg:"" complete:"file" missing:"give a profile, or - for standard input" help:"The profile, in any format that fulgur convert reads; - is standard input."`
 
-	Question string `arg:"" optional:"" complete:"question" help:"A question to answer instead: functions, callers, callees, paths, threads, waits, lines or instructions."`
+	Question string `arg:"" optional:"" complete:"question" help:"A question to answer instead: functions, callers, callees, paths, threads, waits, lines, instructions or timeline."`
 	Function string `arg:"" optional:"" help:"The function that callers, callees, paths, lines and instructions are about: its name as tables show it, or else a regular expression (RE2)."`
 
 	Value string `placeholder:"TYPE" group:"contents" help:"Report on this value, for example off-cpu. Default: the profile's default value."`
 	filterFlags
 	Top    *count `placeholder:"N" group:"output" help:"List the N hottest functions, or N rows of an answer. Default: 20."`
+	Slices *count `placeholder:"N" group:"output" help:"Divide a timeline into N slices of time, at most 1000. Default: 10."`
 	Format string `enum:"text,md,json" default:"text" placeholder:"NAME" group:"output" help:"Output format: text, the default, md (Markdown) or json."`
 	nativeFlag
 	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE. - is standard output, the default."`
@@ -42,6 +43,7 @@ Examples:
 
     fulgur report cpu.pb.gz callers malloc
     fulgur report recording.json.gz waits
+    fulgur report --time 10,20 recording.json.gz timeline
 
     # for a program, or an assistant
     fulgur report --format json flame.html
@@ -75,7 +77,7 @@ func (c *reportCommand) run(ctx context.Context, env environment) (int, error) {
 	}
 	return offline.Report(ctx, offline.ReportOptions{
 		Input: c.File, Filters: filters, Value: c.Value, Symfs: c.Symfs, Functions: int(functions), Question: c.Question, Function: c.Function,
-		Format: c.Format, Output: c.Output,
+		Slices: int(orZero(c.Slices)), Format: c.Format, Output: c.Output,
 		Stdout: env.stdout, Stderr: env.stderr, Quiet: c.Quiet, Native: c.Native, Columns: columns(env.stdout),
 	})
 }

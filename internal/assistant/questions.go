@@ -16,6 +16,7 @@ import (
 type about struct {
 	File  string `json:"file" jsonschema:"a file of the list that the tool files returns"`
 	Value string `json:"value,omitempty" jsonschema:"the type of the value, such as cpu or off-cpu; the default is the profile's first choice"`
+	Time  string `json:"time,omitempty" jsonschema:"only this part of a recording: FROM,TO in seconds since the beginning, such as 2.5,10"`
 	Rows  int    `json:"rows,omitempty" jsonschema:"the number of rows, 1 to 200; 20 by default"`
 }
 
@@ -29,6 +30,9 @@ func (a about) flags() []string {
 	if a.Value != "" {
 		flags = append(flags, "--value="+a.Value)
 	}
+	if a.Time != "" {
+		flags = append(flags, "--time="+a.Time)
+	}
 	return flags
 }
 
@@ -39,7 +43,7 @@ func (s *server) report(ctx context.Context, _ *mcp.CallToolRequest, a about) (*
 // question is the arguments of a question.
 type question struct {
 	about
-	Question string `json:"question" jsonschema:"functions, callers, callees, paths, threads, waits, lines or instructions"`
+	Question string `json:"question" jsonschema:"functions, callers, callees, paths, threads, waits, lines, instructions or timeline"`
 	Function string `json:"function,omitempty" jsonschema:"the function of callers, callees, paths, lines and instructions: its name, or a regular expression"`
 }
 

@@ -57,6 +57,9 @@ func (in *input) filter(name string, list filter.List) (err error) {
 
 // noTimesIn says that a file has no times, and how to get one with times.
 func noTimesIn(name string) string {
+	if name == "-" {
+		name = "standard input"
+	}
 	return fmt.Sprintf("%s has no times: it adds up the whole measurement. Recordings have them (fulgur record -o recording.json.gz), "+
 		"their pages (.html) and perf.data files", plain.Terminal(name))
 }

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -30,6 +31,8 @@ type ReportOptions struct {
 	// Question is the name of a question to answer instead, see [report.Questions], or "". Function is
 	// the function that it is about, see [report.Ask].
 	Question, Function string
+	// Slices is the number of slices of time of an answer that has some, 0 for the default.
+	Slices int
 	// Format is "text", "md" or "json".
 	Format string
 	// Output is the file to write; "-" or empty means Stdout.
@@ -55,11 +58,22 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 		return 2, err
 	}
 	warn := warnOn(o.Stderr, o.Quiet)
-	in, err := readInput(ctx, o.Input, o.Symfs, "", timesFor(o.Filters, noTimes), warn)
+	times := timesFor(o.Filters, noTimes)
+	if question.OfTimes {
+		times = allTimes
+	}
+	in, err := readInput(ctx, o.Input, o.Symfs, "", times, warn)
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
+	if question.OfTimes && in.line == nil {
+		return 2, usage.Errorf("%s", noTimesIn(o.Input))
+	}
+	choice := report.Choice{Rows: o.Functions, Of: o.Function, Native: o.Native, Slices: cmp.Or(o.Slices, report.DefaultSlices)}
+	if in.line != nil {
+		choice.Offset = -in.line.Start
+	}
 	if err := in.filter(o.Input, o.Filters); err != nil {
 		return exitCodeOf(ctx, err)
 	}
@@ -78,7 +92,11 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
 	if err := output.Until(ctx, out, func(w io.Writer) error {
-		text, err := o.text(p, value, question)
+		choice.Value = value
+		if choice.Times = in.line; in.line != nil {
+			choice.Offset += in.line.Start
+		}
+		text, err := o.text(p, question, choice)
 		if err != nil {
 			return err
 		}
@@ -95,6 +113,9 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 // question returns the question to answer; its name is empty if there is none.
 func (o *ReportOptions) question() (report.Question, error) {
 	if o.Question == "" {
+		if o.Slices != 0 {
+			return report.Question{}, usage.Errorf("%s is for the question timeline", usage.Slices)
+		}
 		return report.Question{}, nil
 	}
 	q, ok := report.FindQuestion(o.Question)
@@ -103,6 +124,10 @@ func (o *ReportOptions) question() (report.Question, error) {
 		return q, usage.Errorf("no question %q; there are %s", o.Question, strings.Join(report.QuestionNames(), ", "))
 	case q.OfFunction && o.Function == "":
 		return q, usage.Errorf("%s of which function? Give its name, or a regular expression", q.Name)
+	case o.Slices != 0 && !q.OfTimes:
+		return q, usage.Errorf("%s has no slices of time: leave out %s", q.Name, usage.Slices)
+	case o.Slices > report.MaxSlices:
+		return q, usage.Errorf("%s: at most %d", usage.Slices, report.MaxSlices)
 	case !q.OfFunction && !q.OfAny && o.Function != "":
 		return q, usage.Errorf("%s is not about a function: leave out %q", q.Name, o.Function)
 	}
@@ -117,11 +142,11 @@ type document interface {
 }
 
 // text returns the report, or the answer to a question.
-func (o *ReportOptions) text(p *profile.Profile, value int, q report.Question) (document, error) {
+func (o *ReportOptions) text(p *profile.Profile, q report.Question, c report.Choice) (document, error) {
 	if q.Name == "" {
-		return report.New(p, value, o.Functions, o.Native), nil
+		return report.New(p, c.Value, o.Functions, o.Native), nil
 	}
-	return report.Ask(p, q, report.Choice{Value: value, Rows: o.Functions, Of: o.Function, Native: o.Native})
+	return report.Ask(p, q, c)
 }
 
 // write writes a document in the chosen format.

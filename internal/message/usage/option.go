@@ -47,6 +47,7 @@ const (
 	Process        Option = "the process"
 	RingSize       Option = "the ring size"
 	SeenEntries    Option = "the number of remembered stacks"
+	Slices         Option = "the number of slices"
 	StackNodes     Option = "the limit of stack nodes"
 	Symfs          Option = "the directory of debug files"
 	Until          Option = "the second event"

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -23,12 +24,12 @@ var (
 	selfColumn     = column{"self", false, func(r *Row) string { return percent(r.SelfShare) }}
 	totalColumn    = column{"total", false, func(r *Row) string { return percent(r.Share) }}
 	partColumn     = column{"of function", false, func(r *Row) string { return percent(r.Part) }}
-	processColumn  = column{"pid", false, func(r *Row) string { return number(r.Process) }}
-	threadColumn   = column{"tid", false, func(r *Row) string { return number(r.Thread) }}
+	processColumn  = column{"pid", false, once(func(r *Row) string { return number(r.Process) })}
+	threadColumn   = column{"tid", false, once(func(r *Row) string { return number(r.Thread) })}
 	addressColumn  = column{"address", false, func(r *Row) string { return r.Address }}
 	functionColumn = column{"function", true, func(r *Row) string { return r.Function }}
 	moduleColumn   = column{"module", true, func(r *Row) string { return r.Module }}
-	taskColumn     = column{"name", true, func(r *Row) string { return r.Task }}
+	taskColumn     = column{"name", true, once(func(r *Row) string { return r.Task })}
 	reasonColumn   = column{"reason", true, func(r *Row) string { return r.Reason }}
 	pathColumn     = column{"stack", true, func(r *Row) string { return chain(r.Frames) }}
 	lineColumn     = column{"line", true, func(r *Row) string {
@@ -38,6 +39,16 @@ var (
 		return fmt.Sprintf("%s:%d", r.File, r.Line)
 	}}
 )
+
+// once returns a text only for the first of several rows of a thread.
+func once(text func(*Row) string) func(*Row) string {
+	return func(r *Row) string {
+		if r.Continued {
+			return ""
+		}
+		return text(r)
+	}
+}
 
 // number returns n, or "-" if it is unknown.
 func number(n int) string {
@@ -52,14 +63,14 @@ func (a *Answer) WriteJSON(w io.Writer) error { return writeJSON(w, a) }
 
 // WriteText writes a for a terminal.
 func (a *Answer) WriteText(w io.Writer) error {
-	columns := a.question.columns
-	cells := make([][]string, 0, len(a.Rows)+1)
-	for i := range len(a.Rows) + 1 {
+	columns, rows := a.columns(), a.shown()
+	cells := make([][]string, 0, len(rows)+1)
+	for i := range len(rows) + 1 {
 		cells = append(cells, nil)
 		for _, c := range columns {
 			text := a.heading(c)
 			if i > 0 {
-				text = c.text(&a.Rows[i-1])
+				text = c.text(&rows[i-1])
 			}
 			cells[i] = append(cells[i], text)
 		}
@@ -96,11 +107,12 @@ const maxCell = 60
 func (a *Answer) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(code(a.head()) + "\n\n|")
-	for _, c := range a.question.columns {
+	columns, rows := a.columns(), a.shown()
+	for _, c := range columns {
 		b.WriteString(" " + a.heading(c) + " |")
 	}
 	b.WriteString("\n|")
-	for _, c := range a.question.columns {
+	for _, c := range columns {
 		if c.isName {
 			b.WriteString("---|")
 		} else {
@@ -108,10 +120,10 @@ func (a *Answer) WriteMarkdown(w io.Writer) error {
 		}
 	}
 	b.WriteString("\n")
-	for i := range a.Rows {
+	for i := range rows {
 		b.WriteString("|")
-		for _, c := range a.question.columns {
-			cell := c.text(&a.Rows[i])
+		for _, c := range columns {
+			cell := c.text(&rows[i])
 			if c.isName && cell != "" {
 				cell = plain.Code(cell, true)
 			}
@@ -124,6 +136,19 @@ func (a *Answer) WriteMarkdown(w io.Writer) error {
 	return err
 }
 
+// columns returns the columns of text.
+func (a *Answer) columns() []column {
+	return append(slices.Clip(a.question.columns), a.sliceColumns()...)
+}
+
+// shown returns the rows of text.
+func (a *Answer) shown() []Row {
+	if a.Slices != nil {
+		return statesOf(a.Rows)
+	}
+	return a.Rows
+}
+
 // heading returns the heading of a column.
 func (a *Answer) heading(c column) string {
 	if a.isOwn && c.heading == selfColumn.heading {
@@ -134,6 +159,9 @@ func (a *Answer) heading(c column) string {
 
 // head says what the rows are, with marked names.
 func (a *Answer) head() string {
+	if a.Slices != nil {
+		return a.timelineHead()
+	}
 	text := a.question.Title
 	if a.question.OfAny && len(a.Functions) > 0 {
 		text += " with"

@@ -191,7 +191,7 @@ func (a *asked) annotated() annotate.Counts {
 
 // finish sorts and completes the first n rows and functions, and drops the others.
 func (a *asked) finish(n int) {
-	a.Rows = slices.DeleteFunc(a.Rows, func(r Row) bool { return r.Amount == 0 && r.Self == 0 && len(r.Values) == 0 })
+	a.Rows = slices.DeleteFunc(a.Rows, func(r Row) bool { return r.Amount == 0 && r.Self == 0 && len(r.Values) == 0 && len(r.Over) == 0 })
 	for _, rows := range [][]Row{a.Rows, a.Functions} {
 		slices.SortFunc(rows, func(x, y Row) int {
 			return cmp.Or(cmp.Compare(max(y.Self, -y.Self), max(x.Self, -x.Self)), cmp.Compare(max(y.Amount, -y.Amount), max(x.Amount, -x.Amount)),

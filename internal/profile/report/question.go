@@ -23,9 +23,14 @@ type Question struct {
 	// Title is the beginning of the answer, and Help says what it lists.
 	Title, Help string
 
+	// OfTimes is set if it is about the times of samples.
+	OfTimes bool
+
 	value   string // the only value that it is about, "" for any
 	columns []column
 	answer  func(*asked)
+	// read is the answer to questions that can fail, or nil.
+	read func(*asked) error
 }
 
 // Questions are all questions, in the order of their help.
@@ -62,6 +67,10 @@ var Questions = []Question{
 		Name: "instructions", OfFunction: true, Title: "Instructions of", Help: "the addresses of a function's instructions",
 		columns: []column{selfColumn, totalColumn, addressColumn, moduleColumn}, answer: (*asked).instructions,
 	},
+	{
+		Name: "timeline", Title: "Timeline", Help: "when each thread of a recording ran, was ready to run, and waited", OfTimes: true,
+		columns: []column{processColumn, threadColumn, taskColumn, stateColumn, wholeColumn}, read: (*asked).timeline,
+	},
 }
 
 // QuestionNames returns the names of all questions.
@@ -97,6 +106,8 @@ type Answer struct {
 	// Rows are the answer, largest amounts first, and More is the number of rows left out.
 	Rows []Row `json:"rows"`
 	More int   `json:"more"`
+	// Slices are the slices of time of a timeline.
+	Slices *Slices `json:"slices,omitempty"`
 
 	question Question
 	isOwn    bool // Self is what functions own, not what ends in them
@@ -127,12 +138,20 @@ type Row struct {
 	Part float64 `json:"part,omitempty"`
 	// Values are the amounts of all values by type, if there are several.
 	Values map[string]int64 `json:"values,omitempty"`
+	// States are the shares of the time that a thread was in each state, Over those in each slice of time.
+	States map[string]float64   `json:"states,omitempty"`
+	Over   map[string][]float64 `json:"over,omitempty"`
+
+	// State is the state to show: in text, each state of a thread has a row. Continued is set for all but the first.
+	State     string `json:"-"`
+	Continued bool   `json:"-"`
 }
 
 // asked is a question to answer.
 type asked struct {
 	*facts
 	*Answer
+	choice   Choice
 	owners   own.Owners
 	native   bool
 	is       []bool // by frame: whether it belongs to the function that the question is about; nil for none
@@ -148,6 +167,11 @@ type Choice struct {
 	Of string
 	// Native counts each stack for its leaf, even if that is an interpreter's function.
 	Native bool
+	// Times is the recording, for questions about times. Offset is its start in nanoseconds since the
+	// beginning of the recording of which it is a part, and Slices the number of slices of time.
+	Times  *profile.Timeline
+	Offset int64
+	Slices int
 }
 
 // Ask answers a question about p.
@@ -161,7 +185,7 @@ func Ask(p *profile.Profile, q Question, c Choice) (*Answer, error) {
 	v := p.ValueTypes[value]
 	a := &asked{
 		facts:  &facts{Profile: p, value: value, whole: p.Magnitude(value), waiters: p.Waiters()},
-		owners: text.OwnersOf(p, c.Native), native: c.Native,
+		choice: c, owners: text.OwnersOf(p, c.Native), native: c.Native,
 		Answer: &Answer{
 			Version: AnswerVersion, Question: q.Name, Value: plain.Terminal(v.Type), Unit: plain.Terminal(v.Unit), Total: p.Total(value),
 			Rows: []Row{}, question: q,
@@ -173,7 +197,11 @@ func Ask(p *profile.Profile, q Question, c Choice) (*Answer, error) {
 			return nil, err
 		}
 	}
-	q.answer(a)
+	if q.read == nil {
+		q.answer(a)
+	} else if err := q.read(a); err != nil {
+		return nil, err
+	}
 	a.finish(c.Rows)
 	return a.Answer, nil
 }

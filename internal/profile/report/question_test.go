@@ -13,6 +13,7 @@ import (
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/timeline/timelinetest"
 )
 
 // stacksOf returns a profile of folded stacks, one function a letter, with one sample each for every
@@ -197,13 +198,14 @@ func TestAskRows(t *testing.T) {
 // Answers in each format, of typical and of hostile names.
 func TestAnswerFormats(t *testing.T) {
 	var got strings.Builder
+	line := timelinetest.Recording(t)
 	for _, q := range Questions {
 		p, of := encodetest.Typical(), ""
 		if q.OfFunction {
 			of = "."
 		}
 		value := 0
-		a, err := Ask(p, q, Choice{Value: value, Rows: 3, Of: of})
+		a, err := Ask(p, q, Choice{Value: value, Rows: 3, Of: of, Times: line, Slices: 3})
 		if q.value != "" && err != nil {
 			continue
 		}
@@ -219,8 +221,9 @@ func TestAnswerFormats(t *testing.T) {
 	}
 	encodetest.Golden(t, "answers.txt", []byte(got.String()))
 	hostile := encodetest.Hostile()
+	line.Threads[0].Names = []profile.Name{{Name: "\x1b[31m\n|`"}}
 	for _, q := range Questions {
-		a, err := Ask(hostile, q, Choice{Rows: 10, Of: map[bool]string{true: "(?s)."}[q.OfFunction]})
+		a, err := Ask(hostile, q, Choice{Rows: 10, Of: map[bool]string{true: "(?s)."}[q.OfFunction], Times: line, Slices: 3})
 		if q.value != "" && err != nil {
 			continue
 		}
