@@ -10,9 +10,12 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/annotate"
+	"fulgur/internal/profile/code"
 	"fulgur/internal/profile/filter"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/profile/report"
+	"fulgur/internal/symbols/symbolize"
 )
 
 // ReportOptions describe a report of a profile.
@@ -58,6 +61,10 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 		return 2, err
 	}
 	warn := warnOn(o.Stderr, o.Quiet)
+	finder, err := newFinder(o.Symfs)
+	if err != nil {
+		return 1, err
+	}
 	times := timesFor(o.Filters, noTimes)
 	if question.OfTimes {
 		times = allTimes
@@ -91,10 +98,16 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	if err := output.Until(ctx, out, func(w io.Writer) error {
+	if err := output.Until(ctx, out, func(w io.Writer) (err error) {
 		choice.Value = value
 		if choice.Times = in.line; in.line != nil {
 			choice.Offset += in.line.Start
+		}
+		library := code.NewLibrary(ctx, finder, symbolize.Options{})
+		library.OnlyProven()
+		defer func() { err = errors.Join(err, library.Close()) }()
+		choice.Assembly = func(places map[annotate.Place]annotate.Weight) []code.Assembly {
+			return library.Disassemble(ctx, p, places)
 		}
 		text, err := o.text(p, question, choice)
 		if err != nil {

@@ -15,6 +15,7 @@ type Library struct {
 	ctx     context.Context
 	finder  *debugfile.Finder
 	options symbolize.Options
+	proven  bool // see OnlyProven
 
 	kernel func() (*Kernel, error)
 
@@ -34,6 +35,10 @@ func NewLibrary(ctx context.Context, finder *debugfile.Finder, o symbolize.Optio
 		files: map[key]func() (*File, error){},
 	}
 }
+
+// OnlyProven makes [Library.Mapped] refuse files that the build ID of the profile does not prove to be the profiled ones. It
+// must be called before the first use of the library.
+func (l *Library) OnlyProven() { l.proven = true }
 
 // File returns the file that was mapped as path, like [Open]. The library closes it.
 func (l *Library) File(path, buildID string) (*File, error) {

@@ -27,6 +27,7 @@ var (
 	processColumn  = column{"pid", false, once(func(r *Row) string { return number(r.Process) })}
 	threadColumn   = column{"tid", false, once(func(r *Row) string { return number(r.Thread) })}
 	addressColumn  = column{"address", false, func(r *Row) string { return r.Address }}
+	textColumn     = column{"instruction", true, func(r *Row) string { return r.Text }}
 	functionColumn = column{"function", true, func(r *Row) string { return r.Function }}
 	moduleColumn   = column{"module", true, func(r *Row) string { return r.Module }}
 	taskColumn     = column{"name", true, once(func(r *Row) string { return r.Task })}
@@ -95,7 +96,7 @@ func (a *Answer) WriteText(w io.Writer) error {
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
-	b.WriteString(a.rest())
+	b.WriteString(a.rest(func(s string) string { return s }))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -106,7 +107,7 @@ const maxCell = 60
 // WriteMarkdown writes a as Markdown. Names are code, as in [Report.WriteMarkdown].
 func (a *Answer) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString(code(a.head()) + "\n\n|")
+	b.WriteString(quoted(a.head()) + "\n\n|")
 	columns, rows := a.columns(), a.shown()
 	for _, c := range columns {
 		b.WriteString(" " + a.heading(c) + " |")
@@ -131,7 +132,7 @@ func (a *Answer) WriteMarkdown(w io.Writer) error {
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString(a.rest())
+	b.WriteString(a.rest(func(s string) string { return plain.Code(s, false) }))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -183,12 +184,15 @@ func (a *Answer) head() string {
 	return text + ", by " + begin + a.Value + end + ", " + describe.Quantity(a.Total, a.Unit) + " in all:"
 }
 
-// rest says how many rows were left out.
-func (a *Answer) rest() string {
-	if a.More == 0 {
-		return ""
+// rest says how many rows were left out, and what is missing.
+func (a *Answer) rest(name func(string) string) (text string) {
+	if a.More > 0 {
+		text = "\n" + plural(uint64(a.More), "and 1 more\n", "and # more\n")
 	}
-	return "\n" + plural(uint64(a.More), "and 1 more\n", "and # more\n")
+	for _, note := range a.Notes {
+		text += "\n" + name(note) + "\n"
+	}
+	return text
 }
 
 // writeJSON writes v as JSON for scripts and people.

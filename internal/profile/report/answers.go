@@ -8,6 +8,7 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/annotate"
+	"fulgur/internal/profile/code"
 	"fulgur/internal/profile/encode/text"
 	"fulgur/internal/profile/own"
 )
@@ -176,10 +177,42 @@ func (a *asked) lines() {
 	}
 }
 
-// instructions lists the addresses of the function's instructions.
+// instructions lists the function's instructions, with their text where the code is at hand, and otherwise their addresses.
 func (a *asked) instructions() {
-	for at, w := range a.annotated().Places {
-		a.Rows = append(a.Rows, Row{Address: fmt.Sprintf("%#x", at.Address), Module: a.ModuleName(at.Mapping), Self: w.Self, Amount: w.Total})
+	places := a.annotated().Places
+	var found []code.Assembly
+	if a.choice.Assembly != nil {
+		found = a.choice.Assembly(places)
+	}
+	type at struct {
+		mapping profile.MappingID
+		address uint64
+	}
+	shown := map[at]bool{}
+	for _, of := range found {
+		module := a.ModuleName(of.Mapping)
+		if of.Problem != nil {
+			a.Notes = append(a.Notes, plain.Terminal(module)+": "+plain.Error(of.Problem))
+		}
+		for _, in := range of.Instructions {
+			hit := false
+			for address := range of.Places {
+				if address-in.Address < uint64(in.Size) {
+					shown[at{of.Mapping, address}] = true
+					hit = true
+				}
+			}
+			if hit {
+				a.Rows = append(a.Rows, Row{
+					Address: fmt.Sprintf("%#x", in.Address), Text: in.Text, File: in.File, Line: in.Line, Module: module, Self: in.Self, Amount: in.Total,
+				})
+			}
+		}
+	}
+	for of, w := range places {
+		if !shown[at{of.Mapping, of.Address}] {
+			a.Rows = append(a.Rows, Row{Address: fmt.Sprintf("%#x", of.Address), Module: a.ModuleName(of.Mapping), Self: w.Self, Amount: w.Total})
+		}
 	}
 }
 
@@ -213,7 +246,7 @@ func (a *asked) finish(n int) {
 
 // complete adds the shares to a row, and makes its names printable.
 func (a *asked) complete(r *Row) {
-	for _, name := range []*string{&r.Function, &r.Module, &r.File, &r.Task, &r.Reason} {
+	for _, name := range []*string{&r.Text, &r.Function, &r.Module, &r.File, &r.Task, &r.Reason} {
 		if *name != "" {
 			*name = plain.Terminal(*name)
 		}

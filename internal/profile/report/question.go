@@ -8,6 +8,8 @@ import (
 
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/annotate"
+	"fulgur/internal/profile/code"
 	"fulgur/internal/profile/encode/text"
 	"fulgur/internal/profile/own"
 )
@@ -23,6 +25,8 @@ type Question struct {
 	// Title is the beginning of the answer, and Help says what it lists.
 	Title, Help string
 
+	// OfCode is set if it is about the code of functions.
+	OfCode bool
 	// OfTimes is set if it is about the times of samples.
 	OfTimes bool
 
@@ -64,8 +68,8 @@ var Questions = []Question{
 		columns: []column{selfColumn, totalColumn, lineColumn}, answer: (*asked).lines,
 	},
 	{
-		Name: "instructions", OfFunction: true, Title: "Instructions of", Help: "the addresses of a function's instructions",
-		columns: []column{selfColumn, totalColumn, addressColumn, moduleColumn}, answer: (*asked).instructions,
+		Name: "instructions", OfFunction: true, Title: "Instructions of", Help: "the instructions of a function, if its file is at hand, or their addresses", OfCode: true,
+		columns: []column{selfColumn, totalColumn, addressColumn, textColumn, lineColumn, moduleColumn}, answer: (*asked).instructions,
 	},
 	{
 		Name: "timeline", Title: "Timeline", Help: "when each thread of a recording ran, was ready to run, and waited", OfTimes: true,
@@ -106,6 +110,8 @@ type Answer struct {
 	// Rows are the answer, largest amounts first, and More is the number of rows left out.
 	Rows []Row `json:"rows"`
 	More int   `json:"more"`
+	// Notes say what is missing.
+	Notes []string `json:"notes,omitempty"`
 	// Slices are the slices of time of a timeline.
 	Slices *Slices `json:"slices,omitempty"`
 
@@ -120,8 +126,10 @@ type Row struct {
 	// File and Line are a line of source, 0 if only the file is known.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
-	// Address is that of an instruction, hexadecimal, as linked.
+	// Address is that of an instruction, hexadecimal, as linked, and Text the instruction, if it is known. Without it, the
+	// address can be within the instruction.
 	Address string `json:"address,omitempty"`
+	Text    string `json:"text,omitempty"`
 	Process int    `json:"pid,omitempty"`
 	Thread  int    `json:"tid,omitempty"`
 	Task    string `json:"name,omitempty"`
@@ -167,6 +175,8 @@ type Choice struct {
 	Of string
 	// Native counts each stack for its leaf, even if that is an interpreter's function.
 	Native bool
+	// Assembly returns the code that contains places of the profile, for questions about code; nil if there is none.
+	Assembly func(map[annotate.Place]annotate.Weight) []code.Assembly
 	// Times is the recording, for questions about times. Offset is its start in nanoseconds since the
 	// beginning of the recording of which it is a part, and Slices the number of slices of time.
 	Times  *profile.Timeline

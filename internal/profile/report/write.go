@@ -40,7 +40,7 @@ func (r *Report) WriteText(w io.Writer) error {
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	return r.write(w, layout{
 		heading: func(s string) string { return "\n## " + s + "\n\n" },
-		item:    func(s string) string { return "- " + code(s) + "\n" },
+		item:    func(s string) string { return "- " + quoted(s) + "\n" },
 		row: func(own, total, function, module string) string {
 			return fmt.Sprintf("| %s | %s | %s | %s |\n", own, total, function, module)
 		},
@@ -155,8 +155,8 @@ func visible[T any](list []T, share func(T) float64) []T {
 	return list[:max(n, 1)]
 }
 
-// code turns the marked names of a text into code spans.
-func code(s string) string {
+// quoted turns the marked names of a text into code spans.
+func quoted(s string) string {
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(s, begin)

@@ -16,16 +16,12 @@ import (
 	"fulgur/internal/profile/annotate"
 	"fulgur/internal/profile/code"
 	"fulgur/internal/profile/encode/flame"
-	"fulgur/internal/symbols/disasm"
-	"fulgur/internal/symbols/symbolize"
 )
 
 // Limits of a listing.
 const (
-	maxCode    = 128 << 10 // bytes of instructions
-	maxLines   = 4000      // per source file, around the lines with samples
-	maxHosts   = 8         // functions into which one function is inlined
-	maxSources = 8         // files
+	maxLines   = 4000 // per source file, around the lines with samples
+	maxSources = 8    // files
 	// contextLines is the number of lines shown before and after lines with
 	// samples, if the source is longer than maxLines.
 	contextLines = 100
@@ -130,8 +126,8 @@ func (l *listings) tasks(choice string) func(profile.TaskID) bool {
 // list creates a listing from counts.
 func (l *listings) list(ctx context.Context, counts annotate.Counts) listing {
 	r := listing{Self: counts.Self, Total: counts.Total, Sources: []source{}, Assembly: []assembly{}}
-	for _, h := range l.hosts(counts.Places) {
-		r.Assembly = append(r.Assembly, l.assembly(ctx, h))
+	for _, a := range l.library.Disassemble(ctx, l.page.shown, counts.Places) {
+		r.Assembly = append(r.Assembly, l.assembly(a))
 	}
 	byFile := map[string]map[int]annotate.Weight{}
 	for at, weight := range counts.Lines {
@@ -151,161 +147,23 @@ func (l *listings) list(ctx context.Context, counts annotate.Counts) listing {
 	return r
 }
 
-// binary is code with the names of its functions: a [code.File] or the [code.Kernel].
-type binary interface {
-	symbolize.Table
-	Arch() string
-	Function(address uint64) (code.Function, error)
-	Functions(addresses []uint64) ([]*code.Function, error)
-	Disassemble(ctx context.Context, start, size uint64) ([]disasm.Instruction, error)
-}
-
-// host is a function of the symbol table, with its instructions that have samples.
-type host struct {
-	mapping profile.MappingID
-	file    binary // nil if unreadable; problem says why
-	problem error
-	start   uint64
-	places  map[uint64]annotate.Weight // by address
-	total   int64
-}
-
-// hosts returns the functions that contain places, heaviest first.
-func (l *listings) hosts(places map[annotate.Place]annotate.Weight) []host {
-	byMapping := map[profile.MappingID]map[uint64]annotate.Weight{}
-	inMapping := map[profile.MappingID][]annotate.Place{}
-	for at, weight := range places {
-		inMapping[at.Mapping] = append(inMapping[at.Mapping], at)
-		if byMapping[at.Mapping] == nil {
-			byMapping[at.Mapping] = map[uint64]annotate.Weight{}
-		}
-		sum := byMapping[at.Mapping][at.Address]
-		sum.Self += weight.Self
-		sum.Total += weight.Total
-		byMapping[at.Mapping][at.Address] = sum
+// assembly returns the disassembly of a function for the page.
+func (l *listings) assembly(of code.Assembly) assembly {
+	a := assembly{Module: plain.Terminal(l.page.shown.Mappings[of.Mapping].Path), Arch: of.Arch, Instructions: []instruction{}}
+	if of.Function != "" {
+		a.Function = plain.Terminal(of.Function)
 	}
-	var list []host
-	for mapping, weights := range byMapping {
-		addresses := slices.Sorted(maps.Keys(weights))
-		file, err := l.binary(mapping, inMapping[mapping])
-		functions := make([]*code.Function, len(addresses))
-		if err == nil {
-			functions, err = file.Functions(addresses)
-		}
-		byStart := map[uint64]*host{}
-		for i, address := range addresses {
-			start := uint64(0)
-			if functions[i] != nil {
-				start = functions[i].Start
-			}
-			h := byStart[start]
-			if h == nil {
-				h = &host{mapping: mapping, file: file, problem: err, start: start, places: map[uint64]annotate.Weight{}}
-				byStart[start] = h
-			}
-			h.places[address] = weights[address]
-			h.total += weights[address].Total
-		}
-		for _, h := range byStart {
-			list = append(list, *h)
-		}
-	}
-	slices.SortFunc(list, func(a, b host) int {
-		return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.mapping, b.mapping), cmp.Compare(a.start, b.start))
-	})
-	return list[:min(len(list), maxHosts)]
-}
-
-// file returns the file of a mapping.
-func (l *listings) file(id profile.MappingID) (*code.File, error) {
-	m := l.page.shown.Mappings[id]
-	if m.Path != "" && !profile.IsFile(m.Path) {
-		return nil, fmt.Errorf("cannot read code of %s", m.Path)
-	}
-	return l.library.File(m.Path, m.BuildID)
-}
-
-// binary returns the code of a mapping, which contains places.
-func (l *listings) binary(id profile.MappingID, places []annotate.Place) (binary, error) {
-	m := l.page.shown.Mappings[id]
-	isModule := m.BuildID != "" && m.Path != code.VDSO && !profile.IsFile(m.Path)
-	if m.Path != profile.KernelPath && !isModule {
-		file, err := l.file(id)
-		if err != nil {
-			return nil, err
-		}
-		return file, nil
-	}
-	kernel, err := l.library.Kernel(m)
-	if err != nil {
-		return nil, err
-	}
-	for _, at := range places {
-		if !kernel.Has(at.Address, l.page.shown.Functions[at.Function].SystemName) {
-			return nil, fmt.Errorf("the running kernel is not the recorded one: it has no %s at %#x; it was started again, or the profile is from another machine",
-				l.page.shown.Functions[at.Function].SystemName, at.Address)
-		}
-	}
-	return kernel, nil
-}
-
-// assembly disassembles a function.
-func (l *listings) assembly(ctx context.Context, h host) assembly {
-	a := assembly{Module: plain.Terminal(l.page.shown.Mappings[h.mapping].Path), Instructions: []instruction{}}
-	if err := disassemble(ctx, &a, h); err != nil {
-		a.Problem = plain.Error(err)
-	}
-	return a
-}
-
-func disassemble(ctx context.Context, a *assembly, h host) error {
-	file, hit := h.file, slices.Sorted(maps.Keys(h.places))
-	if file == nil {
-		return h.problem
-	}
-	fn, err := file.Function(hit[0])
-	if errors.Is(err, code.ErrNoFunction) {
-		return err
-	}
-	a.Function, a.Arch = plain.Terminal(fn.Name), file.Arch()
-	problems := []error{h.problem, err}
-	if fn.Size > maxCode {
-		problems = append(problems, fmt.Errorf("showing only the first %d of %d bytes", maxCode, fn.Size))
-	}
-	list, err := file.Disassemble(ctx, fn.Start, min(fn.Size, maxCode))
-	problems = append(problems, err)
-	addresses := make([]uint64, len(list))
-	for i, in := range list {
-		addresses[i] = in.Address
-	}
-	lines, err := file.LookupBatch(addresses)
-	problems = append(problems, err)
-	for i, in := range list {
-		made := instruction{Address: hexNumber(in.Address), Text: in.Text}
-		describe(&made, lines[i])
-		first, _ := slices.BinarySearch(hit, in.Address)
-		for _, at := range hit[first:] {
-			if at-in.Address >= uint64(in.Size) {
-				break
-			}
-			made.Self += h.places[at].Self
-			made.Total += h.places[at].Total
+	for _, in := range of.Instructions {
+		made := instruction{Address: hexNumber(in.Address), Text: in.Text, Self: in.Self, Total: in.Total, File: in.File, Line: in.Line}
+		if in.Inlined != "" {
+			made.Inlined = plain.Terminal(in.Inlined)
 		}
 		a.Instructions = append(a.Instructions, made)
 	}
-	return errors.Join(problems...)
-}
-
-// describe adds the source location of the innermost function to in.
-func describe(in *instruction, found []symbolize.Frame) {
-	if len(found) == 0 {
-		return
+	if of.Problem != nil {
+		a.Problem = plain.Error(of.Problem)
 	}
-	inner := found[0]
-	in.File, in.Line = inner.File, inner.Line
-	if inner.Inlined {
-		in.Inlined = plain.Terminal(inner.Name)
-	}
+	return a
 }
 
 // source returns the parts of a source file around lines with samples. The debug
@@ -323,7 +181,7 @@ func (l *listings) source(file string, lines map[int]annotate.Weight, places map
 	}
 	var errs []error
 	for mapping, at := range addresses {
-		binary, err := l.file(mapping)
+		binary, err := l.library.Mapped(l.page.shown.Mappings[mapping])
 		if err == nil {
 			var found code.Source
 			if found, err = binary.Source(file, at...); err == nil {

@@ -58,7 +58,7 @@ func (o *pprofObjects) Disasm(name string, start, end uint64, _ bool) ([]driver.
 	}
 	// The range may begin and end anywhere, even inside an instruction or
 	// outside of all code.
-	start, end = file.Executable(start, min(end, start+maxCode))
+	start, end = file.Executable(start, min(end, start+code.MaxCode))
 	if start == end {
 		return nil, fmt.Errorf("%s: no code there", name)
 	}

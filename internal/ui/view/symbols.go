@@ -278,10 +278,10 @@ func (s *symbolServer) assembly(ctx context.Context, asked assemblyRequest) (ass
 	if err != nil {
 		return assemblyResponse{}, err
 	}
-	start, size := file.Base()+uint64(asked.StartAddress), min(uint64(asked.Size), maxCode)
+	start, size := file.Base()+uint64(asked.StartAddress), min(uint64(asked.Size), code.MaxCode)
 	if asked.ContinueUntilFunctionEnd {
 		if fn, err := file.Function(start); err == nil {
-			size = max(size, min(fn.Start+fn.Size-start, maxCode))
+			size = max(size, min(fn.Start+fn.Size-start, code.MaxCode))
 		}
 	}
 	list, err := file.Disassemble(ctx, start, size)
