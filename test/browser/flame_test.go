@@ -545,7 +545,7 @@ func TestAccessibility(t *testing.T) {
 	c.press("t")
 	var rows []string
 	c.eval(`[...document.querySelectorAll("thead th:not([hidden])")].map((e) => e.textContent + " " + e.scope)`, &rows)
-	if want := []string{"Self col", "Total col", "Function col", "Module col", "Source col", "Kind col"}; !slices.Equal(rows, want) {
+	if want := []string{"Own col", "Total col", "Function col", "Module col", "Source col", "Kind col"}; !slices.Equal(rows, want) {
 		t.Errorf("columns of the table = %q, want %q", rows, want)
 	}
 }
