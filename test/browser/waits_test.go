@@ -47,8 +47,8 @@ func TestHottestOfWaits(t *testing.T) {
 
 	c := newTab(t)
 	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
-	expectList(c, "#details h3", "Hottest functions of programs", "Files", "Reasons")
-	expectList(c, "#details li", "worker_loopserver70.0%", "loadserver20.0%", "pthread_cond_waitlibc.so.66.00%", "schedule[kernel.kallsyms]4.00%",
+	expectList(c, "#details h3", "Findings", "Hottest functions of programs", "Files", "Reasons")
+	expectList(c, "#details ol li", "worker_loopserver70.0%", "loadserver20.0%", "pthread_cond_waitlibc.so.66.00%", "schedule[kernel.kallsyms]4.00%",
 		"[/srv/<b>data</b>]20.0%", "[futex]80.0%", "[vda read]20.0%")
 	c.picture("waits")
 	c.clickOn("#details li:first-child button")
@@ -73,7 +73,7 @@ func TestHottestWithoutNames(t *testing.T) {
 
 	c := newTab(t)
 	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
-	expectList(c, "#details li", "[no name]libx264.so.16460.0%", "encode25.0%", "[no name]libz.so.110.0%", "libx264.so.164+0x9005.00%")
+	expectList(c, "#details ol li", "[no name]libx264.so.16460.0%", "encode25.0%", "[no name]libz.so.110.0%", "libx264.so.164+0x9005.00%")
 	c.clickOn("#details li:first-child button")
 	c.until(`new URLSearchParams(location.hash.slice(1)).get("q") === "^\\[libx264\\.so\\.164\\+0x"`)
 	expectContains(c, "#matched", "60.0%")
