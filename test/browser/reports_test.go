@@ -19,9 +19,10 @@ func TestCtrlC(t *testing.T) {
 	c := newTab(t)
 	openFlame(c, encodetest.Typical(), flame.Options{})
 	copied := func() (text string) {
-		c.eval(`((clipboardData) => {
-			document.activeElement.dispatchEvent(new ClipboardEvent("copy", { clipboardData, bubbles: true, cancelable: true }));
-			return clipboardData.getData("text/plain");
+		c.eval(`((value) => {
+			const event = new Event("copy", { bubbles: true, cancelable: true });
+			document.activeElement.dispatchEvent(Object.defineProperty(event, "clipboardData", { value }));
+			return value.getData("text/plain");
 		})(new DataTransfer())`, &text)
 		return text
 	}
@@ -32,6 +33,12 @@ func TestCtrlC(t *testing.T) {
 	want := c.text("#details h2")
 	if got := copied(); got != want || got == "" {
 		t.Errorf("Ctrl-C copies %q, want the selected %q", got, want)
+	}
+	if chromium, ok := c.driver.(*devtools); ok { // the key itself
+		expect(c, "#hint", "Copied the name.")
+		c.eval(`(document.querySelector("#hint").textContent = "", 0)`, new(int))
+		chromium.call("Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "modifiers": 2, "key": "c", "windowsVirtualKeyCode": 'C', "commands": []string{"copy"}}, nil)
+		expect(c, "#hint", "Copied the name.")
 	}
 	c.eval(`(getSelection().selectAllChildren(document.querySelector("#summary")), 0)`, new(int))
 	if got := copied(); got != "" {
