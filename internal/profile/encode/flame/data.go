@@ -138,7 +138,7 @@ func sampleRows(t *tree) (rows []sampleRow, of []uint32) {
 			taskIDs[id] = uint32(at)
 		}
 		for s := range p.Samples {
-			at := place{t.row(t.ends[i][s]), taskIDs[p.Samples[s].Task], uint32(i), uint32(s), t.idle != nil && t.idle[s], timedRow{}}
+			at := place{t.row(t.ends[i][s]), taskIDs[p.Samples[s].Task], uint32(i), uint32(s), len(t.idle) > 0 && t.idle[s], timedRow{}}
 			if t.timed != nil {
 				at.timedRow = timedRow{t.timed.threads[s], t.timed.kinds[s]}
 			}

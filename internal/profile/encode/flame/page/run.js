@@ -2,7 +2,7 @@
 
 function sum(column) {
   let all = 0;
-  for (const v of column) all += v;
+  for (let i = 0; i < column.length; i++) all += column[i]; // much faster than an iterator
   return all;
 }
 
