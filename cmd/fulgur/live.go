@@ -42,6 +42,10 @@ func (c *profileCommand) check(output string) error {
 		return errors.New("--parallelism and -I cannot be combined: an idle CPU runs no thread")
 	case c.Parallelism && (c.Wall || c.Times || c.Stream):
 		return errors.New("--parallelism cannot be combined with --wall, --times or --stream: it divides CPU time, in sums")
+	case c.PendingEntries != nil && !c.Wall:
+		return errors.New("--pending-entries needs --wall: only waiting threads are tracked")
+	case c.StackNodes != nil && !c.Times:
+		return errors.New("--stack-nodes needs --times: only then, each sample keeps its stack")
 	case c.Stream && c.Wall:
 		return errors.New("--stream and --wall cannot be combined: use --interval or --serve with --wall, or fulgur record for individual waits")
 	case c.Stream && c.By.kind != profile.GroupNone:

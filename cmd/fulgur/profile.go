@@ -27,12 +27,14 @@ type profileCommand struct {
 	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event. Default: cycles, or cpu-clock if there is no cycle counter."`
 	Frequency *frequency `short:"F" placeholder:"HZ" xor:"rate" group:"how" help:"Samples per second on each CPU, or max. Default: ${frequency}. Odd rates avoid lockstep with timers."`
 	rateFlag
-	Via         string `enum:"auto,bpf,perf,ptrace" default:"auto" placeholder:"METHOD" group:"how" help:"How to sample: bpf uses BPF programs; perf uses perf events alone, which need no root for your own processes (-p, -L or a command), but sample user code only (default event: cpu-clock); ptrace stops threads of your own processes for moments, which needs neither; auto, the default, uses the first of these that is possible."`
-	Count       *count `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event, instead of at a frequency. For clocks, N is in nanoseconds, at least 10000."`
-	Wall        bool   `group:"how" help:"Include off-CPU time: the profile shows wall-clock time. The event is cpu-clock."`
-	Parallelism bool   `group:"how" help:"Divide the time of each sample by the number of threads of the target that run at that moment. The profile shows elapsed time: code that runs alone, and so delays all else, counts in full. The event is cpu-clock."`
-	Times       bool   `group:"output" help:"Keep the times of samples in a page (.html): its heat map selects a part of the run. Costs more than counting; see docs/flamegraph.md."`
-	TUI         bool   `name:"tui" group:"output" help:"Show the flame graph on the terminal after sampling. ? lists the keys."`
+	Via            string `enum:"auto,bpf,perf,ptrace" default:"auto" placeholder:"METHOD" group:"how" help:"How to sample: bpf uses BPF programs; perf uses perf events alone, which need no root for your own processes (-p, -L or a command), but sample user code only (default event: cpu-clock); ptrace stops threads of your own processes for moments, which needs neither; auto, the default, uses the first of these that is possible."`
+	Count          *count `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event, instead of at a frequency. For clocks, N is in nanoseconds, at least 10000."`
+	Wall           bool   `group:"how" help:"Include off-CPU time: the profile shows wall-clock time. The event is cpu-clock."`
+	Parallelism    bool   `group:"how" help:"Divide the time of each sample by the number of threads of the target that run at that moment. The profile shows elapsed time: code that runs alone, and so delays all else, counts in full. The event is cpu-clock."`
+	Times          bool   `group:"output" help:"Keep the times of samples in a page (.html): its heat map selects a part of the run. Costs more than counting; see docs/flamegraph.md."`
+	StackNodes     *count `placeholder:"N" group:"limit" help:"With --times, maximum number of stack nodes to keep; a node is a frame with its callers. Stacks that need more are truncated. Default: ${stackNodes}, a few hundred megabytes."`
+	PendingEntries *count `placeholder:"N" group:"limit" help:"With --wall, maximum number of waiting threads to track."`
+	TUI            bool   `name:"tui" group:"output" help:"Show the flame graph on the terminal after sampling. ? lists the keys."`
 
 	liveFlags
 	profileFlags
@@ -105,12 +107,13 @@ func (c *profileCommand) run(ctx context.Context, env environment) (int, error) 
 func (c *profileCommand) options() (session.ProfileOptions, error) {
 	common, err := sessionOptions(c.subjectFlags, c.profileFlags)
 	common.Times, common.Target.CPUs, common.Via = c.Times, c.CPU, c.Via
+	common.StackNodes = uint32(orZero(c.StackNodes))
 	return session.ProfileOptions{
 		Options: common,
 		Config: oncpu.Config{
 			Event: c.Event, Frequency: c.rate(c.Frequency), Period: uint64(orZero(c.Count)), Idle: c.Idle, Parallelism: c.Parallelism,
 		},
-		Wall: c.Wall,
+		Wall: c.Wall, PendingEntries: uint32(orZero(c.PendingEntries)),
 	}, err
 }
 

@@ -45,7 +45,8 @@ type recordCommand struct {
 	Value    string `placeholder:"TYPE" group:"output" help:"The value to show first, and the only one in formats with a single value: samples, cpu (the default), off-cpu, block-io (bytes), block-io-time, faults, locks or an event."`
 	profileFlags
 	placeFlags
-	StackNodes *count `placeholder:"N" group:"limit" help:"Maximum number of stack nodes to keep; a node is a frame with its callers. Stacks that need more are truncated. Default: ${stackNodes}, a few hundred megabytes."`
+	PendingEntries *count `placeholder:"N" group:"limit" help:"Maximum number of waiting threads, and of disk requests in flight, to track."`
+	StackNodes     *count `placeholder:"N" group:"limit" help:"Maximum number of stack nodes to keep; a node is a frame with its callers. Stacks that need more are truncated. Default: ${stackNodes}, a few hundred megabytes."`
 }
 
 // recordVars returns values that the help text contains.
@@ -175,5 +176,7 @@ func (c *recordCommand) options() (session.RecordOptions, error) {
 		WakerStacks: c.WakerStacks,
 		FaultPeriod: uint64(orZero(c.FaultCount)),
 		Value:       c.Value,
+
+		PendingEntries: uint32(orZero(c.PendingEntries)),
 	}, err
 }

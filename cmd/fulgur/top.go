@@ -30,6 +30,7 @@ type topCommand struct {
 	Interval seconds `default:"2" placeholder:"TIME" group:"how" help:"Refresh every TIME. Default: 2 seconds."`
 	Last     seconds `default:"10" placeholder:"TIME" group:"how" help:"Show the samples of the last TIME. Default: 10 seconds."`
 	walkFlags
+	limitFlags
 	nativeFlag
 
 	By groups `placeholder:"KIND" group:"output" help:"Show containers, Kubernetes pods or systemd units instead of processes: container, pod or unit; or the values of a label, such as an endpoint, that programs set: label=KEY."`
@@ -96,7 +97,7 @@ func (c *topCommand) options() (session.ProfileOptions, error) {
 	case c.Last < c.Interval:
 		return session.ProfileOptions{}, errors.New("--last is shorter than --interval")
 	}
-	common, err := sessionOptions(c.subjectFlags, profileFlags{walkFlags: c.walkFlags, outputFlags: outputFlags{By: c.By, Quiet: c.Quiet}})
+	common, err := sessionOptions(c.subjectFlags, profileFlags{walkFlags: c.walkFlags, limitFlags: c.limitFlags, outputFlags: outputFlags{By: c.By, Quiet: c.Quiet}})
 	common.Target.CPUs = c.CPU
 	rate := cmp.Or(c.rate(c.Frequency), topFrequency)
 	common.Every = time.Duration(c.Interval)

@@ -143,10 +143,10 @@ func (o *Options) completeDepth() error {
 		return withoutProc(err)
 	}
 	switch {
-	case o.MaxDepth > limit:
-		return usage.Errorf("depth %d is above the kernel's limit of %d frames (sysctl kernel.perf_event_max_stack)", o.MaxDepth, limit)
 	case o.MaxDepth > bpf.MaxDepth:
 		return usage.Errorf("depth %d is above the maximum of %d frames", o.MaxDepth, bpf.MaxDepth)
+	case o.MaxDepth > limit:
+		return usage.Errorf("depth %d is above the kernel's limit of %d frames (sysctl kernel.perf_event_max_stack)", o.MaxDepth, limit)
 	case o.MaxDepth < 0:
 		return usage.Errorf("depth %d is negative", o.MaxDepth)
 	case o.MaxDepth == 0:

@@ -79,6 +79,10 @@ func TestCompleteRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tooDeep := "sysctl kernel.perf_event_max_stack"
+	if depth >= bpf.MaxDepth { // the sysctl would not help
+		tooDeep = "above the maximum of"
+	}
 	for _, test := range []struct {
 		name    string
 		options ProfileOptions
@@ -92,7 +96,7 @@ func TestCompleteRefuses(t *testing.T) {
 		{"frequency too high", ProfileOptions{Config: oncpu.Config{Frequency: rate + 1}}, "sysctl kernel.perf_event_max_sample_rate"},
 		{"parallelism of cycles", ProfileOptions{Config: oncpu.Config{Parallelism: true, Event: "cycles"}}, "needs a clock, but cycles is not one"},
 		{"parallelism of idle CPUs", ProfileOptions{Config: oncpu.Config{Parallelism: true, Idle: true}}, "an idle CPU runs no thread"},
-		{"depth above the kernel's", ProfileOptions{Options: Options{MaxDepth: depth + 1}}, "sysctl kernel.perf_event_max_stack"},
+		{"depth above the kernel's", ProfileOptions{Options: Options{MaxDepth: depth + 1}}, tooDeep},
 		{"depth above a record's", ProfileOptions{Options: Options{MaxDepth: max(depth, bpf.MaxDepth) + 1}}, "frames"},
 		{"negative depth", ProfileOptions{Options: Options{MaxDepth: -1}}, "negative"},
 	} {

@@ -168,12 +168,14 @@ type ProfileOptions struct {
 	oncpu.Config
 	// Wall adds the time that threads spend off the CPU.
 	Wall bool
+	// PendingEntries limits the waiting threads to track if Wall is set; 0 means the default.
+	PendingEntries uint32
 }
 
 // Subject returns the subject of on-CPU samples.
 func (o *ProfileOptions) Subject() source.Subject {
 	if o.Wall {
-		return newWall(o.Config)
+		return newWall(o.Config, o.PendingEntries)
 	}
 	return oncpu.New(o.Config)
 }

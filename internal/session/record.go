@@ -52,6 +52,8 @@ type RecordOptions struct {
 	WakerStacks bool
 	// FaultPeriod records every Nth page fault; 0 records each.
 	FaultPeriod uint64
+	// PendingEntries limits the waiting threads to track, and the disk requests in flight; 0 means the defaults.
+	PendingEntries uint32
 	// Value names the value to output in formats that hold one; empty means
 	// the first.
 	Value string
@@ -107,11 +109,11 @@ func (m *recording) choose(chosen []string) {
 			share:   8,
 		}},
 		{o.NoOffCPU, part{
-			Subject: offcpu.New(offcpu.Config{Shortest: o.Shortest, WakerStacks: o.WakerStacks}),
+			Subject: offcpu.New(offcpu.Config{Shortest: o.Shortest, WakerStacks: o.WakerStacks, PendingEntries: o.PendingEntries}),
 			values:  []partValue{{profile.OffCPUTime, offcpu.OffCPU}},
 		}},
 		{o.NoBlockIO, part{
-			Subject: blockio.New(blockio.Config{}),
+			Subject: blockio.New(blockio.Config{PendingEntries: o.PendingEntries}),
 			values: []partValue{
 				{profile.ValueType{Type: "block-io", Unit: "bytes"}, blockio.Bytes},
 				{profile.ValueType{Type: "block-io-time", Unit: "nanoseconds"}, blockio.Latency},

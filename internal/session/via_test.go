@@ -38,7 +38,7 @@ func TestPreparePerf(t *testing.T) {
 		"a cgroup":                     {Options{Target: target.Target{Scope: target.Cgroup}}, event(), "only your own processes"},
 		"idle CPUs":                    {Options{Target: own}, oncpu.New(oncpu.Config{Idle: true}), "neither off-CPU time nor idle CPUs"},
 		"parallelism":                  {Options{Target: own}, oncpu.New(oncpu.Config{Parallelism: true}), "do not see which threads run at the same time"},
-		"waits":                        {Options{Target: own}, newWall(oncpu.Config{}), "neither off-CPU time nor idle CPUs"},
+		"waits":                        {Options{Target: own}, newWall(oncpu.Config{}, 0), "neither off-CPU time nor idle CPUs"},
 	} {
 		if err := test.options.preparePerf(test.what); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want a usage error with %q", name, err, test.want)
@@ -67,7 +67,7 @@ func TestPrepareStops(t *testing.T) {
 		"user code":     {Options{Target: own}, event("cpu-clock:u"), "cannot tell time in the kernel apart"},
 		"some CPUs":     {Options{Target: target.Target{Scope: target.Processes, CPUs: []int{0}}}, event("cpu-clock"), "cannot be limited to CPUs"},
 		"the machine":   {Options{}, event("cpu-clock"), "only your own processes"},
-		"waits":         {Options{Target: own}, newWall(oncpu.Config{}), "neither off-CPU time nor idle CPUs"},
+		"waits":         {Options{Target: own}, newWall(oncpu.Config{}, 0), "neither off-CPU time nor idle CPUs"},
 	} {
 		if err := test.options.prepareStops(test.what); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want a usage error with %q", name, err, test.want)

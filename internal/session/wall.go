@@ -16,12 +16,12 @@ type wall struct {
 	on *oncpu.Subject
 }
 
-func newWall(c oncpu.Config) *wall {
+func newWall(c oncpu.Config, pending uint32) *wall {
 	if c.Event == "" {
 		c.Event = "cpu-clock" // cycles are not time
 	}
 	on := oncpu.New(c)
-	return &wall{joint: joint{on, offcpu.New(offcpu.Config{})}, on: on}
+	return &wall{joint: joint{on, offcpu.New(offcpu.Config{PendingEntries: pending})}, on: on}
 }
 
 func (*wall) Command() doctor.Command { return doctor.Profile }

@@ -74,7 +74,7 @@ func (c *collector) profile(m profile.Meta) (*profile.Profile, error) {
 		return nil, err
 	}
 	m.Converted = true
-	p := c.Profile(m, profile.Losses{profile.LossSamples: c.lost, profile.LossUnread: c.unread})
+	p := c.Profile(m, profile.Losses{profile.LossRing: c.lost, profile.LossUnread: c.unread})
 	if len(p.Samples) == 0 {
 		return nil, errEmpty
 	}

@@ -407,8 +407,8 @@ func TestBpftraceLines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := decoded(t, []byte(c.in), Bpftrace)
-			if got := p.Total(0); len(p.Samples) != c.stacks || got != c.total || p.Losses[profile.LossSamples] != c.lost || p.Losses[profile.LossUnread] != c.unread {
-				t.Errorf("got %d stacks, a total of %d, %d lost, %d lines unread; want %d, %d, %d, %d", len(p.Samples), got, p.Losses[profile.LossSamples], p.Losses[profile.LossUnread],
+			if got := p.Total(0); len(p.Samples) != c.stacks || got != c.total || p.Losses[profile.LossRing] != c.lost || p.Losses[profile.LossUnread] != c.unread {
+				t.Errorf("got %d stacks, a total of %d, %d lost, %d lines unread; want %d, %d, %d, %d", len(p.Samples), got, p.Losses[profile.LossRing], p.Losses[profile.LossUnread],
 					c.stacks, c.total, c.lost, c.unread)
 			}
 			for _, f := range p.Functions {

@@ -350,8 +350,8 @@ func TestPerfScriptCases(t *testing.T) {
 			if text := strings.Join(got, ";;"); text != c.want {
 				t.Errorf("got %q, want %q", text, c.want)
 			}
-			if p.Losses[profile.LossSamples] != c.lost || p.Losses[profile.LossUnread] != c.lines {
-				t.Errorf("got %d samples and %d lines lost, want %d and %d", p.Losses[profile.LossSamples], p.Losses[profile.LossUnread], c.lost, c.lines)
+			if p.Losses[profile.LossRing] != c.lost || p.Losses[profile.LossUnread] != c.lines {
+				t.Errorf("got %d samples and %d lines lost, want %d and %d", p.Losses[profile.LossRing], p.Losses[profile.LossUnread], c.lost, c.lines)
 			}
 		})
 	}

@@ -157,7 +157,9 @@ func load(f *facts) (Finding, bool) {
 		found.marked = fmt.Sprintf("It used %.2f CPUs%s on average: %s of CPU time in %s.", part, of, describe.Quantity(busy, "nanoseconds"), in)
 	case f.find("off-cpu") < 0 && f.find("wall") < 0:
 		found.marked = fmt.Sprintf("It used %.0f %% of a CPU in %s; the rest of the time it waited or had no CPU.", 100*part, in)
-		found.Remedy = fmt.Sprintf("%s shows which", usage.Wall)
+		if found.Remedy = fmt.Sprintf("fulgur profile %s shows which", usage.Wall); len(f.Meta.Unmeasured) > 0 { // it was measured without BPF
+			found.Remedy = "with sudo, " + found.Remedy
+		}
 	default:
 		found.marked = fmt.Sprintf("It used %.0f %% of a CPU in %s.", 100*part, in)
 	}

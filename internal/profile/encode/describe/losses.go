@@ -52,6 +52,16 @@ func Of(p *profile.Profile) []Loss {
 // Remedy returns the remedy of a cause, "" if there is none.
 func Remedy(of profile.Loss) string { return causes[of].remedy.String() }
 
+// RemedyOptions returns the options that the remedy of a cause names.
+func RemedyOptions(of profile.Loss) (list []usage.Option) {
+	for _, o := range causes[of].remedy.options {
+		if option, ok := o.(usage.Option); ok {
+			list = append(list, option)
+		}
+	}
+	return list
+}
+
 // Brief returns a short list of the losses in l, the most serious first. It combines
 // causes with the same description, and leaves out data that arrived late.
 func Brief(l profile.Losses, of Noun) []string {
