@@ -6,16 +6,22 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/report"
+	"fulgur/internal/symbols/debugfile/debugfiletest"
 )
 
 // Reports of real programs say what an expert would say first.
@@ -122,24 +128,86 @@ func headerOf(t *testing.T, path string) []byte {
 	return header
 }
 
-// The numbers of a run, which its file has, are those of a report and of a page of that file.
+// The numbers of a run, which its file has, are those of a report, of a page, of the pages of fulgur view and of other formats
+// of that file, and those that the command printed.
 func TestSameNumbers(t *testing.T) {
-	for _, name := range []string{"redis-bgsave", "thread-pool"} {
+	paths, err := filepath.Glob(recordingPath("*"))
+	if err != nil || len(paths) < 9 {
+		t.Fatalf("got %d recordings, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".pb.gz")
 		warn := func(err error) { t.Error(err) }
-		in, err := readInput(t.Context(), recordingPath(name), "", "", noTimes, warn)
+		p, err := readProfile(t.Context(), path, "", warn)
 		if err != nil {
 			t.Fatal(err)
 		}
-		recorded := in.profile.Losses
-		if err := in.Close(); err != nil {
+		recounted := *p
+		recounted.CountUnnamed(false)
+		if recounted.Losses != p.Losses {
+			t.Errorf("%s: the file has %q, a count of its samples gives %q", name, lossesOf(p, p.Losses), lossesOf(p, recounted.Losses))
+		}
+		want := whats(describe.Of(p))
+		if diff := cmp.Diff(want, whats(report.New(p, 0, 20, false).Losses)); diff != "" {
+			t.Errorf("%s: report (-file +got):\n%s", name, diff)
+		}
+		for _, ending := range []string{".html", ".json.gz", ".otlp", ".pb.gz"} {
+			out := filepath.Join(t.TempDir(), "x"+ending)
+			if code, err := Convert(t.Context(), ConvertOptions{Input: path, Output: out, Stdout: io.Discard, Stderr: io.Discard}); err != nil || code != 0 {
+				t.Fatalf("%s%s: exit code %d, %v", name, ending, code, err)
+			}
+			again, err := readProfile(t.Context(), out, "", warn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, whats(describe.Of(again))); diff != "" {
+				t.Errorf("%s%s (-file +got):\n%s", name, ending, diff)
+			}
+		}
+		shown, err := readShown(t.Context(), path, debugfiletest.NewFinder(t), noTimes, warn)
+		if err != nil {
 			t.Fatal(err)
 		}
-		recounted := *in.profile
-		recounted.CountUnnamed(false)
-		if recounted.Losses != recorded {
-			t.Errorf("%s: the file has %q, a count of its samples gives %q", name, lossesOf(in.profile, recorded), lossesOf(in.profile, recounted.Losses))
+		if diff := cmp.Diff(want, whats(describe.Of(shown.Profile))); diff != "" {
+			t.Errorf("%s: view (-file +got):\n%s", name, diff)
+		}
+		if err := shown.Close(); err != nil {
+			t.Error(err)
+		}
+		printed, err := os.ReadFile(strings.TrimSuffix(path, ".pb.gz") + ".txt")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, line := range strings.Split(strings.TrimSpace(string(printed)), "\n")[1:] { // after the headline
+			what, _, _ := strings.Cut(strings.TrimSpace(line), "  ")
+			got = append(got, what)
+		}
+		if diff := cmp.Diff(withoutFiles(describe.Of(p)), got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: what the command printed (-file +printed):\n%s", name, diff)
 		}
 	}
+}
+
+// whats returns losses with their amounts.
+func whats(list []describe.Loss) (texts []string) {
+	for _, l := range list {
+		texts = append(texts, l.What+" "+l.Effect)
+	}
+	return texts
+}
+
+// withoutFiles returns losses with their amounts, without those of files, which commands print elsewhere.
+func withoutFiles(list []describe.Loss) (texts []string) {
+	for _, l := range list {
+		if l.Cause != "stripped" {
+			texts = append(texts, l.What)
+		}
+	}
+	return texts
 }
 
 // lossesOf returns losses in words.

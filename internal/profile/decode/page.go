@@ -217,7 +217,7 @@ func kindOfUnresolved(module string, address uint64) profile.Kind {
 	switch {
 	case isKernelFile(module), address >= 1<<63:
 		return profile.KindKernel
-	case !profile.IsFile(module):
+	case !profile.IsFile(module) && module != "[vdso]" && module != "[vsyscall]": // code of the kernel for processes
 		return profile.KindJIT
 	}
 	return profile.KindUser
