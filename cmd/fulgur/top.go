@@ -34,7 +34,7 @@ type topCommand struct {
 	nativeFlag
 
 	By groups `placeholder:"KIND" group:"output" help:"Show containers, Kubernetes pods or systemd units instead of processes: container, pod or unit; or the values of a label, such as an endpoint, that programs set: label=KEY."`
-	stackFilters
+	liveFilters
 	Rows  count `default:"20" placeholder:"N" group:"output" help:"If standard output is not a terminal, print the N hottest functions of each interval. Default: 20."`
 	Quiet bool  `short:"q" group:"output" help:"Do not print warnings and the summary to standard error."`
 }
@@ -76,7 +76,7 @@ func (c *topCommand) run(ctx context.Context, env environment) (int, error) {
 	env.complete(&o.Options)
 	o.Progress = false
 	shown := top.Options{Title: o.Target.String(), Windows: max(int(c.Last/c.Interval), 1), Native: c.Native, Colored: isColored()}
-	filters, err := filterFlags{stackFilters: c.stackFilters}.list()
+	filters, err := c.live(&o.Options)
 	if err != nil {
 		return exitUsage, err
 	}

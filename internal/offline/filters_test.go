@@ -157,6 +157,9 @@ func TestNoTimes(t *testing.T) {
 		"report": func() (int, error) {
 			return Report(t.Context(), ReportOptions{Input: path, Filters: list, Stdout: io.Discard, Stderr: io.Discard})
 		},
+		"timeline": func() (int, error) {
+			return Report(t.Context(), ReportOptions{Input: path, Question: "timeline", Stdout: io.Discard, Stderr: io.Discard})
+		},
 		"diff": func() (int, error) {
 			return Diff(t.Context(), DiffOptions{Base: []string{path}, New: []string{path}, Filters: list, Stdout: io.Discard, Stderr: io.Discard})
 		},

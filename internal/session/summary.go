@@ -36,6 +36,9 @@ func (r *run) summary(w Window) (string, error) {
 	p := w.Profile
 	command := r.subject.Command()
 	sentences, table := answers(p, w.Value, r.options.Native)
+	if numbers, ok := r.subject.(source.Answerer); ok {
+		sentences = append(numbers.Answers(), sentences...)
+	}
 	if err := text.Summary(&b, p, text.SummaryOptions{
 		Functions: hottestFunctions, Value: w.Value, Columns: r.options.Columns, Native: r.options.Native,
 		Stopped: r.whyStopped(), All: command == doctor.Record, NoReasons: slices.Contains(listsReasons, command),

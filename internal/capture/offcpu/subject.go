@@ -146,7 +146,25 @@ func (m *Subject) Describe(meta *profile.Meta) {
 	}
 }
 
-// Notes returns the distribution of the waits for a CPU, with [Config.RunQueue].
+// Answers implements [source.Answerer]: the percentiles of the waits for a CPU, with [Config.RunQueue].
+func (m *Subject) Answers() (lines []string) {
+	if !m.RunQueue {
+		return nil
+	}
+	times, err := m.source.RunQueue()
+	if err != nil {
+		return nil // Notes says so
+	}
+	for i, line := range times.Summary() {
+		if i == 0 {
+			line = "Waits for a CPU that ended: " + line
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// Notes returns the histogram of the waits for a CPU, with [Config.RunQueue].
 func (m *Subject) Notes(*stacks.Store) []string {
 	if !m.RunQueue {
 		return nil
@@ -155,7 +173,7 @@ func (m *Subject) Notes(*stacks.Store) []string {
 	if err != nil {
 		return []string{plain.Error(err)}
 	}
-	if drawn := times.Lines(); len(drawn) > 0 {
+	if drawn := times.Draw(); len(drawn) > 0 {
 		return append([]string{"waits for a CPU that ended"}, drawn...)
 	}
 	return nil

@@ -189,6 +189,12 @@ type Splitter interface {
 	Cut(at uint64) error
 }
 
+// Answerer is a subject whose numbers are the first answer of the summary.
+type Answerer interface {
+	// Answers returns lines that come before the functions.
+	Answers() []string
+}
+
 // Recordable is a source whose programs send event records if [probe.Options.Timeline] is set. The
 // subjects of other sources have no [Subject.Times].
 type Recordable interface {

@@ -233,8 +233,13 @@ func (l List) ApplyTimes(line *profile.Timeline, key func(*profile.Profile, prof
 	if !slices.ContainsFunc(l, func(f Filter) bool { return !f.isTime() }) {
 		return line, nil
 	}
-	perThread := recording.HasThreads(line.Profile) || slices.ContainsFunc(l, Filter.isThread)
+	perThread := recording.HasThreads(line.Profile) || l.Has(Thread)
 	return recording.Choose(line, perThread, func(p *profile.Profile) recording.Choice { return l.choose(p, key) })
+}
+
+// Has reports whether there is a filter of a kind.
+func (l List) Has(kind string) bool {
+	return slices.ContainsFunc(l, func(f Filter) bool { return f.kind == kind })
 }
 
 // NeedsTimes reports whether the filters can only be applied to a recording, because they select times. PrefersTimes
@@ -242,7 +247,7 @@ func (l List) ApplyTimes(line *profile.Timeline, key func(*profile.Profile, prof
 func (l List) NeedsTimes() bool { return slices.ContainsFunc(l, Filter.isTime) }
 
 // PrefersTimes is described at [List.NeedsTimes].
-func (l List) PrefersTimes() bool { return l.NeedsTimes() || slices.ContainsFunc(l, Filter.isThread) }
+func (l List) PrefersTimes() bool { return l.NeedsTimes() || l.Has(Thread) }
 
 // Split divides the filters into those of some kinds, and the others.
 func (l List) Split(kinds ...string) (of, others List) {
@@ -257,8 +262,6 @@ func (l List) Split(kinds ...string) (of, others List) {
 }
 
 func (f Filter) isTime() bool { return f.kind == Time || f.kind == IgnoreTime }
-
-func (f Filter) isThread() bool { return f.kind == Thread }
 
 // choose applies the filters to a profile.
 func (l List) choose(p *profile.Profile, key func(*profile.Profile, profile.FrameID) string) recording.Choice {

@@ -73,7 +73,10 @@ var percentiles = []struct {
 // Lines returns a line with the number, average and total of the times, one with percentiles and
 // the longest time, and a histogram from the first slot that is not empty to the last. It returns
 // nothing if there are no times.
-func (t Times) Lines() []string {
+func (t Times) Lines() []string { return append(t.Summary(), t.Draw()...) }
+
+// Summary returns the lines of [Times.Lines] before the histogram.
+func (t Times) Summary() []string {
 	n := t.Count()
 	if n == 0 {
 		return nil
@@ -83,10 +86,10 @@ func (t Times) Lines() []string {
 		low, high := t.Percentile(percentile.thousandths)
 		p = append(p, percentile.name+" "+span(low, high, 3))
 	}
-	return append([]string{
+	return []string{
 		fmt.Sprintf("count %d, average %s, total %s", n, span(t.Sum/n, t.Sum/n, 3), span(t.Sum, t.Sum, 3)),
 		strings.Join(p, ", "),
-	}, t.draw()...)
+	}
 }
 
 const (
@@ -94,9 +97,12 @@ const (
 	maxRows = 20 // of a histogram, unless even octaves need more
 )
 
-// draw returns a line for each row of the histogram, each with the times of an octave or, if this
+// Draw returns a line for each row of the histogram, each with the times of an octave or, if this
 // gives few rows, of a half, a quarter or an eighth of one.
-func (t Times) draw() (lines []string) {
+func (t Times) Draw() (lines []string) {
+	if t.Count() == 0 {
+		return nil
+	}
 	var rows []Slot
 	for parts := uint64(8); parts >= 1; parts /= 2 {
 		if rows = t.rows(parts); len(rows) <= maxRows {
