@@ -31,7 +31,7 @@ package bpf
 
 //go:generate -command compile go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf" -target amd64,arm64 -go-package bpf -output-dir ../internal/bpf -no-global-types
 //go:generate compile -type stack_record -type rule_match -type rule_limit -type thinned -type code_head -type label -type label_record -type thread_context -type snapshot -type count_key -type count_value -type timeline_event -type stat -type stack_end -type frame_bit -type gate_times -type seen_set -type record_type -type target_mode -type unwind_mode OnCPU oncpu.bpf.c
-//go:generate compile -type count_key -type count_value -type timeline_event -type thread -type thread_kind -type thread_time -type state_class -type histogram OffCPU offcpu.bpf.c
+//go:generate compile -type count_key -type count_value -type timeline_event -type thread -type thread_kind -type thread_time -type state_class -type histogram -type peer -type peer_kind OffCPU offcpu.bpf.c
 //go:generate compile -type count_key -type count_value -type timeline_event -type page_kind -type file_record -type path_end Faults faults.bpf.c
 //go:generate compile -type count_key -type count_value -type timeline_event -type request_flag -type request_state -type latency_key -type histogram BlockIO blockio.bpf.c
 //go:generate compile -type count_key -type count_value SoftIRQ softirq.bpf.c

@@ -76,6 +76,11 @@ enum {
 /* inode.i_mode */
 #define S_IFMT 00170000
 #define S_IFBLK 0060000
+#define S_IFSOCK 0140000
+
+#define AF_UNIX 1
+#define AF_INET 2
+#define AF_INET6 10
 
 #define EFAULT 14
 #define EEXIST 17
@@ -203,6 +208,7 @@ struct task_struct {
 	void *stack;
 	struct sched_entity se;
 	struct mm_struct *mm;
+	struct files_struct *files;
 	int pid;
 	int tgid;
 	struct pid *thread_pid;
@@ -286,6 +292,73 @@ struct path {
 struct file {
 	struct path f_path;
 	struct inode *f_inode;
+	void *private_data; /* of a socket's file: a struct socket */
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct list_head {
+	struct list_head *next, *prev;
+};
+
+struct wait_queue_entry {
+	void *private; /* the waiting task */
+	struct list_head entry;
+};
+
+struct wait_queue_head {
+	struct list_head head;
+};
+
+struct socket_wq {
+	struct wait_queue_head wait;
+};
+
+struct in6_addr {
+	u8 in6_u[16];
+};
+
+struct sock_common {
+	u32 skc_daddr;
+	u32 skc_rcv_saddr;
+	u16 skc_dport; /* big-endian */
+	u16 skc_num;
+	u16 skc_family;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	struct socket_wq *sk_wq;
+	u16 sk_type;
+	u16 sk_protocol;
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct sockaddr_un {
+	u16 sun_family;
+	char sun_path[108];
+};
+
+struct unix_address {
+	int len; /* of name */
+	struct sockaddr_un name[];
+};
+
+struct unix_sock {
+	struct unix_address *addr;
+	struct sock *peer;
 };
 
 struct rb_node {
@@ -395,6 +468,7 @@ struct rw_semaphore {
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
 	unsigned long bp;
+	unsigned long di;
 	unsigned long ip;
 	unsigned long sp;
 };
@@ -404,6 +478,7 @@ struct pt_regs {
 	u64 sp;
 	u64 pc;
 	u64 pstate;
+	u64 orig_x0; /* the first argument of a system call */
 };
 #endif
 

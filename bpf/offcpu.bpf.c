@@ -42,6 +42,7 @@ enum scratch {
 #include "histogram.h"
 #include "kernel.h"
 #include "orc.h"
+#include "peer.h"
 #include "rules.h"
 #include "target.h"
 #include "unwind.h"
@@ -52,6 +53,7 @@ struct count_key {
 	u64 id; /* of the user half of the stack */
 	u64 kernel; /* of the kernel half */
 	u64 waker; /* of the waker's stack; 0 if not distinguished */
+	u64 peer; /* 0 if not distinguished, or unknown */
 	u32 tid;
 	u16 cpu; /* that it left */
 	u16 runnable; /* it never slept: another thread took its CPU */
@@ -136,6 +138,7 @@ struct thread {
 	u64 woken; /* when it was woken; 0 if it was not */
 	u64 id; /* the user half of its stack */
 	u64 waker; /* the waker's stack */
+	u64 peer; /* of the socket for which it waits; 0 if unknown */
 	u64 left; /* when it last left its CPU, measured or not; 0 if unknown */
 	u64 last; /* length of its last wait or, if more, half of the value before, in ns */
 	u32 cpu;
@@ -456,6 +459,8 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 	}
 	if (by_waker)
 		key.waker = t->waker;
+	if (by_peer && !key.runnable)
+		key.peer = t->peer;
 	if (by_thread)
 		key.tid = task_pid(task);
 	if (by_cpu)
@@ -563,6 +568,8 @@ int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_
 		if (t->weight)
 			t->id = current_stack(ctx, prev, false,
 					      verdict == VERDICT_OPEN ? &match : NULL);
+		if (by_peer && state != STATE_RUNNABLE)
+			t->peer = peer_of(prev, SCRATCH_SWITCH);
 		t->cpu = bpf_get_smp_processor_id();
 		t->state = state;
 		t->left = now;
@@ -724,6 +731,8 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	first.since = cut ?: gate.began;
 	first.id = id;
 	first.weight = 1;
+	if (by_peer)
+		first.peer = peer_of(task, SCRATCH_ITERATOR);
 	first.cpu = task_number(task, wake_cpu);
 	first.state = state;
 	err = bpf_map_update_elem(&threads, &tid, &first, BPF_NOEXIST);

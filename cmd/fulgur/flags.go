@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fulgur/internal/capture/attach"
+	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/export/otlpclient"
@@ -64,14 +65,19 @@ func (f rateFlag) rate(frequency *frequency) uint64 { return uint64(orZero(cmp.O
 type groups struct {
 	kind  profile.Grouping
 	label string // the key, if kind is profile.GroupLabel
+	peer  bool   // it is that of fulgur's own label of peers
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (g *groups) UnmarshalText(text []byte) error {
+	if string(text) == offcpu.PeerLabel {
+		*g = groups{profile.GroupLabel, offcpu.PeerLabel, true}
+		return nil
+	}
 	name, key, _ := strings.Cut(string(text), "=")
 	g.kind, g.label = profile.ParseGrouping(name), key
 	if (g.kind == profile.GroupNone) != (name == "none") || (g.kind == profile.GroupLabel) != (key != "") {
-		return fmt.Errorf("%q: choose container, pod, unit or label=KEY", text)
+		return fmt.Errorf("%q: choose container, pod, unit, label=KEY or peer", text)
 	}
 	return nil
 }
@@ -99,7 +105,7 @@ type outputFlags struct {
 	Inverted  bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
 	Width     *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
 	PerThread bool    `group:"output" help:"Separate threads, as COMM-PID/TID in folded stacks and flame graphs."`
-	By        groups  `placeholder:"KIND" group:"output" help:"Separate containers, Kubernetes pods or systemd units: container, pod or unit; or the values of a label, such as an endpoint, that programs set: label=KEY. The name is the first frame of folded stacks and flame graphs, and a label in pprof files."`
+	By        groups  `placeholder:"KIND" group:"output" help:"Separate containers, Kubernetes pods or systemd units: container, pod or unit; or the values of a label, such as an endpoint, that programs set: label=KEY; or, for waits (fulgur offcpu), the other ends of the sockets that threads wait for: peer. The name is the first frame of folded stacks and flame graphs, and a label in pprof files."`
 	PerCPU    bool    `name:"per-cpu" group:"output" help:"Separate CPUs, with a first frame [CPU N] in folded stacks and flame graphs."`
 	nativeFlag
 	NoInlines  bool   `group:"output" help:"Show function names only, without inlined functions, files and lines. Takes less time and memory."`
@@ -181,6 +187,7 @@ func sessionOptions(s subjectFlags, f profileFlags) (session.Options, error) {
 		PerCPU:       f.PerCPU,
 		By:           f.By.kind,
 		ByLabel:      f.By.label,
+		OwnLabel:     f.By.peer,
 		NoDemangle:   f.NoDemangle,
 		ShortNames:   f.ShortNames,
 		NoInlines:    f.NoInlines,

@@ -41,6 +41,9 @@ Examples:
     # disk waits of a millisecond or longer, on the whole machine
     sudo fulgur offcpu -m 1000 --state D 10
 
+    # which servers and clients a process waits for
+    sudo fulgur offcpu --by peer -p 1234 -o waits.html 10
+
     # a command's waits, with the stacks of the wakers
     sudo fulgur offcpu --waker-stacks -o waits.svg -- make -j8
 `
@@ -65,6 +68,7 @@ func (c *offCPUCommand) config() offcpu.Config {
 		Shortest:       time.Duration(c.MinBlock),
 		Longest:        time.Duration(c.MaxBlock),
 		WakerStacks:    c.WakerStacks,
+		Peers:          c.By.peer,
 		PendingEntries: uint32(orZero(c.PendingEntries)),
 	}
 }

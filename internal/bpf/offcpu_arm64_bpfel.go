@@ -18,6 +18,7 @@ type OffCPUCountKey struct {
 	Id       uint64
 	Kernel   uint64
 	Waker    uint64
+	Peer     uint64
 	Tid      uint32
 	Cpu      uint16
 	Runnable uint16
@@ -40,6 +41,27 @@ type OffCPUHistogram struct {
 		Writers uint64
 	}
 }
+
+type OffCPUPeer struct {
+	_        structs.HostLayout
+	Kind     uint16
+	Family   uint16
+	Type     uint16
+	Protocol uint16
+	Port     uint16
+	Length   uint16
+	Pad      uint32
+	Address  [2]uint64
+	Path     [13]uint64
+}
+
+type OffCPUPeerKind uint32
+
+const (
+	OffCPUPeerKindPEER_CONNECTED OffCPUPeerKind = 1
+	OffCPUPeerKindPEER_ANY       OffCPUPeerKind = 2
+	OffCPUPeerKindPEER_CLIENT    OffCPUPeerKind = 3
+)
 
 type OffCPUStateClass uint32
 
@@ -66,6 +88,7 @@ type OffCPUThread struct {
 	Woken      uint64
 	Id         uint64
 	Waker      uint64
+	Peer       uint64
 	Left       uint64
 	Last       uint64
 	Cpu        uint32
@@ -121,6 +144,8 @@ const (
 	OffCPUMapLabelScratches        = "label_scratches"
 	OffCPUMapLabelsSeen            = "labels_seen"
 	OffCPUMapOffcpuCopy            = "offcpu_copy"
+	OffCPUMapPeerScratch           = "peer_scratch"
+	OffCPUMapPeers                 = "peers"
 	OffCPUMapPythonStates          = "python_states"
 	OffCPUMapRemaps                = "remaps"
 	OffCPUMapRing                  = "ring"
@@ -159,6 +184,7 @@ const (
 	OffCPUVarAtEntry               = "at_entry"
 	OffCPUVarByCgroup              = "by_cgroup"
 	OffCPUVarByCpu                 = "by_cpu"
+	OffCPUVarByPeer                = "by_peer"
 	OffCPUVarByThread              = "by_thread"
 	OffCPUVarByWaker               = "by_waker"
 	OffCPUVarCut                   = "cut"
@@ -172,6 +198,7 @@ const (
 	OffCPUVarLabelKeySize          = "label_key_size"
 	OffCPUVarLongest               = "longest"
 	OffCPUVarMaxDepth              = "max_depth"
+	OffCPUVarPeersLost             = "peers_lost"
 	OffCPUVarPidLevel              = "pid_level"
 	OffCPUVarPidNamespace          = "pid_namespace"
 	OffCPUVarReadLabels            = "read_labels"
@@ -203,6 +230,9 @@ const (
 	OffCPUVarTimeline              = "timeline"
 	OffCPUVarUnusedHistogram       = "unused_histogram"
 	OffCPUVarUnusedHistogramLimits = "unused_histogram_limits"
+	OffCPUVarUnusedPeer            = "unused_peer"
+	OffCPUVarUnusedPeerKind        = "unused_peer_kind"
+	OffCPUVarUnusedPeerLimit       = "unused_peer_limit"
 	OffCPUVarUnusedStateClass      = "unused_state_class"
 	OffCPUVarUnusedThreadKind      = "unused_thread_kind"
 	OffCPUVarUnusedThreadTime      = "unused_thread_time"
@@ -276,6 +306,8 @@ type OffCPUMapSpecs struct {
 	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	OffcpuCopy       *ebpf.MapSpec `ebpf:"offcpu_copy"`
+	PeerScratch      *ebpf.MapSpec `ebpf:"peer_scratch"`
+	Peers            *ebpf.MapSpec `ebpf:"peers"`
 	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
@@ -313,6 +345,7 @@ type OffCPUVariableSpecs struct {
 	AtEntry               *ebpf.VariableSpec `ebpf:"at_entry"`
 	ByCgroup              *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByCpu                 *ebpf.VariableSpec `ebpf:"by_cpu"`
+	ByPeer                *ebpf.VariableSpec `ebpf:"by_peer"`
 	ByThread              *ebpf.VariableSpec `ebpf:"by_thread"`
 	ByWaker               *ebpf.VariableSpec `ebpf:"by_waker"`
 	Cut                   *ebpf.VariableSpec `ebpf:"cut"`
@@ -326,6 +359,7 @@ type OffCPUVariableSpecs struct {
 	LabelKeySize          *ebpf.VariableSpec `ebpf:"label_key_size"`
 	Longest               *ebpf.VariableSpec `ebpf:"longest"`
 	MaxDepth              *ebpf.VariableSpec `ebpf:"max_depth"`
+	PeersLost             *ebpf.VariableSpec `ebpf:"peers_lost"`
 	PidLevel              *ebpf.VariableSpec `ebpf:"pid_level"`
 	PidNamespace          *ebpf.VariableSpec `ebpf:"pid_namespace"`
 	ReadLabels            *ebpf.VariableSpec `ebpf:"read_labels"`
@@ -357,6 +391,9 @@ type OffCPUVariableSpecs struct {
 	Timeline              *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedHistogram       *ebpf.VariableSpec `ebpf:"unused_histogram"`
 	UnusedHistogramLimits *ebpf.VariableSpec `ebpf:"unused_histogram_limits"`
+	UnusedPeer            *ebpf.VariableSpec `ebpf:"unused_peer"`
+	UnusedPeerKind        *ebpf.VariableSpec `ebpf:"unused_peer_kind"`
+	UnusedPeerLimit       *ebpf.VariableSpec `ebpf:"unused_peer_limit"`
 	UnusedStateClass      *ebpf.VariableSpec `ebpf:"unused_state_class"`
 	UnusedThreadKind      *ebpf.VariableSpec `ebpf:"unused_thread_kind"`
 	UnusedThreadTime      *ebpf.VariableSpec `ebpf:"unused_thread_time"`
@@ -395,6 +432,8 @@ type OffCPUMaps struct {
 	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	OffcpuCopy       *ebpf.Map `ebpf:"offcpu_copy"`
+	PeerScratch      *ebpf.Map `ebpf:"peer_scratch"`
+	Peers            *ebpf.Map `ebpf:"peers"`
 	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
@@ -436,6 +475,8 @@ func (m *OffCPUMaps) Close() error {
 		m.LabelScratches,
 		m.LabelsSeen,
 		m.OffcpuCopy,
+		m.PeerScratch,
+		m.Peers,
 		m.PythonStates,
 		m.Remaps,
 		m.Ring,
@@ -474,6 +515,7 @@ type OffCPUVariables struct {
 	AtEntry               *ebpf.Variable `ebpf:"at_entry"`
 	ByCgroup              *ebpf.Variable `ebpf:"by_cgroup"`
 	ByCpu                 *ebpf.Variable `ebpf:"by_cpu"`
+	ByPeer                *ebpf.Variable `ebpf:"by_peer"`
 	ByThread              *ebpf.Variable `ebpf:"by_thread"`
 	ByWaker               *ebpf.Variable `ebpf:"by_waker"`
 	Cut                   *ebpf.Variable `ebpf:"cut"`
@@ -487,6 +529,7 @@ type OffCPUVariables struct {
 	LabelKeySize          *ebpf.Variable `ebpf:"label_key_size"`
 	Longest               *ebpf.Variable `ebpf:"longest"`
 	MaxDepth              *ebpf.Variable `ebpf:"max_depth"`
+	PeersLost             *ebpf.Variable `ebpf:"peers_lost"`
 	PidLevel              *ebpf.Variable `ebpf:"pid_level"`
 	PidNamespace          *ebpf.Variable `ebpf:"pid_namespace"`
 	ReadLabels            *ebpf.Variable `ebpf:"read_labels"`
@@ -518,6 +561,9 @@ type OffCPUVariables struct {
 	Timeline              *ebpf.Variable `ebpf:"timeline"`
 	UnusedHistogram       *ebpf.Variable `ebpf:"unused_histogram"`
 	UnusedHistogramLimits *ebpf.Variable `ebpf:"unused_histogram_limits"`
+	UnusedPeer            *ebpf.Variable `ebpf:"unused_peer"`
+	UnusedPeerKind        *ebpf.Variable `ebpf:"unused_peer_kind"`
+	UnusedPeerLimit       *ebpf.Variable `ebpf:"unused_peer_limit"`
 	UnusedStateClass      *ebpf.Variable `ebpf:"unused_state_class"`
 	UnusedThreadKind      *ebpf.Variable `ebpf:"unused_thread_kind"`
 	UnusedThreadTime      *ebpf.Variable `ebpf:"unused_thread_time"`

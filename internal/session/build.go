@@ -66,6 +66,7 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 	leavesOpen := cached(func(p openProcess) bool { return leaves(p.rules, p.owner) })
 	cpuTime := slices.IndexFunc(values, func(v source.Value) bool { return v.IsCPUTime() })
 	labels := cached(func(l *stacks.Labels) profile.LabelsID { return b.Labels(l.List()) })
+	labeler := labelerOf(what)
 	for counted, value := range store.Samples {
 		trace := store.Traces[counted.Trace]
 		if trace.Open && leavesOpen(openProcess{trace.Rules, trace.Owner}) {
@@ -79,6 +80,11 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 		set := labels(trace.Labels)
 		if trace.Unlabeled || set == 0 && len(trace.Labels.List()) > 0 {
 			losses[profile.LossUnlabeled] += value.Samples()
+		}
+		if labeler != nil {
+			if own := labeler.Labels(p, counted); len(own) > 0 {
+				set = b.Labels(profile.NewLabels(append(own, trace.Labels.List()...)))
+			}
 		}
 		b.Add(profile.Sample{
 			Stack:  what.Place(p, counted),

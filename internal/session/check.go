@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"fulgur/internal/bpf"
+	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
@@ -26,6 +27,9 @@ const maxRingSize = 1 << 30
 // complete checks the options and fills in defaults. Errors are usage errors,
 // except if /proc cannot be read.
 func (o *Options) complete(what source.Subject) error {
+	if waits, ok := what.(*offcpu.Subject); o.OwnLabel && (!ok || !waits.Peers) {
+		return usage.Errorf("only waits have peers: use fulgur offcpu")
+	}
 	return errors.Join(what.Complete(source.Common{Target: &o.Target, UserOnly: o.UserOnly}), o.check())
 }
 
@@ -55,7 +59,7 @@ func (o *Options) check() error {
 
 // checkByLabel refuses groups by label if no labels are read: all samples would lack the label.
 func (o *Options) checkByLabel() error {
-	if o.By != profile.GroupLabel {
+	if o.By != profile.GroupLabel || o.OwnLabel {
 		return nil
 	}
 	const all = "groups by label and %s cannot be combined: only the walk by unwind tables with interpreters reads labels"

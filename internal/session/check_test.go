@@ -92,6 +92,7 @@ func TestCompleteRefuses(t *testing.T) {
 		{"groups by label without tables", ProfileOptions{Options: Options{By: profile.GroupLabel, ByLabel: "x", Unwind: "fp"}}, "groups by label"},
 		{"groups by label without interpreters", ProfileOptions{Options: Options{By: profile.GroupLabel, ByLabel: "x", Interpreters: "off"}}, "groups by label"},
 		{"groups by label without user stacks", ProfileOptions{Options: Options{By: profile.GroupLabel, ByLabel: "x", KernelOnly: true}}, "groups by label"},
+		{"peers of samples", ProfileOptions{Options: Options{By: profile.GroupLabel, ByLabel: "peer", OwnLabel: true}}, "only waits have peers"},
 		{"frequency and period", ProfileOptions{Config: oncpu.Config{Frequency: 99, Period: 1000}}, "cannot be combined"},
 		{"frequency too high", ProfileOptions{Config: oncpu.Config{Frequency: rate + 1}}, "sysctl kernel.perf_event_max_sample_rate"},
 		{"parallelism of cycles", ProfileOptions{Config: oncpu.Config{Parallelism: true, Event: "cycles"}}, "needs a clock, but cycles is not one"},

@@ -57,3 +57,12 @@ type untimed struct{ source.Subject }
 
 // Times implements [source.Subject].
 func (untimed) Times() (source.Times, bool) { return source.Times{}, false }
+
+// labelerOf returns a subject as one that knows labels, nil if it does not.
+func labelerOf(what source.Subject) source.Labeler {
+	if what, ok := what.(untimed); ok {
+		return labelerOf(what.Subject)
+	}
+	labeler, _ := what.(source.Labeler)
+	return labeler
+}

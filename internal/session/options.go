@@ -64,6 +64,8 @@ type Options struct {
 	Owners bool
 	// ByLabel is the key of the label to group by, if By is [profile.GroupLabel].
 	ByLabel string
+	// OwnLabel means that the subject has the label to group by itself; see [source.Labeler].
+	OwnLabel bool
 	// Labels reads the labels of the running code even without groups; formats with a place for
 	// labels need no option.
 	Labels bool
@@ -207,13 +209,13 @@ func (o *Options) wantsOwners() bool {
 // wantsLabels reports whether to read the labels of the running code.
 func (o *Options) wantsLabels() bool {
 	f, err := o.format()
-	return o.By == profile.GroupLabel || o.Labels || err == nil && f.HasLabels()
+	return o.By == profile.GroupLabel && !o.OwnLabel || o.Labels || err == nil && f.HasLabels()
 }
 
 // onlyLabel returns the only key of labels whose values are needed, or "" if all are.
 func (o *Options) onlyLabel() string {
 	f, err := o.format()
-	if o.By != profile.GroupLabel || o.Labels || err == nil && f.HasLabels() {
+	if o.By != profile.GroupLabel || o.OwnLabel || o.Labels || err == nil && f.HasLabels() {
 		return ""
 	}
 	return o.ByLabel

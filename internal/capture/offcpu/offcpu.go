@@ -26,13 +26,15 @@ import (
 // DefaultPendingEntries is the default limit of waiting threads to track.
 const DefaultPendingEntries = 1 << 14
 
-// Details of this source's keys.
+// Details of this source's keys. With peers, the ID of the peer is in the bits from peerShift on.
 const (
 	// Slept means that the thread gave up its CPU.
 	Slept = 1
 	// Preempted means that another thread took the CPU, and the thread waited
 	// for one.
 	Preempted = 2
+
+	peerShift = 2
 )
 
 // Threads selects the kind of threads to measure.
@@ -60,6 +62,7 @@ type Source struct {
 	// reducing is set while not all waits are measured, and reduced if waits in progress may be among
 	// those that are not.
 	reducing, reduced bool
+	peers             map[uint64]string // by ID
 }
 
 // orcSymbols are the symbols whose addresses bpf/orc.h needs: the kernel's unwind
@@ -84,6 +87,9 @@ func Load(o probe.Options, c Config) (*Source, error) {
 	if o.FromStart {
 		delete(spec.Programs, bpf.OffCPUProgOffcpuBegin) // nothing waits yet
 	}
+	if !c.Peers {
+		spec.Maps[bpf.OffCPUMapPeers].MaxEntries = 1
+	}
 	spec.Maps[bpf.OffCPUMapThreads].MaxEntries = max(c.PendingEntries, 1)
 	longest := uint64(math.MaxUint64)
 	if c.Longest > 0 {
@@ -95,6 +101,7 @@ func Load(o probe.Options, c Config) (*Source, error) {
 		bpf.OffCPUVarShortest: uint64(c.Shortest),
 		bpf.OffCPUVarLongest:  longest,
 		bpf.OffCPUVarByWaker:  c.WakerStacks,
+		bpf.OffCPUVarByPeer:   c.Peers,
 
 		bpf.OffCPUVarDistributes:    c.RunQueue,
 		bpf.OffCPUVarSwitchHasState: switchHasState,
@@ -146,6 +153,7 @@ func counted(k bpf.OffCPUCountKey, v bpf.OffCPUCountValue) (stacks.Key, stacks.V
 	if k.Runnable != 0 {
 		detail = Preempted
 	}
+	detail |= k.Peer << peerShift
 	return stacks.Key{ID: k.Id, Kernel: k.Kernel, Waker: k.Waker, TID: k.Tid, CPU: uint32(k.Cpu), Detail: detail},
 		stacks.Values{Waits: v.Times, Sleeping: v.Sleeping, Runnable: v.Waiting, OffCPU: v.Sleeping + v.Waiting}
 }

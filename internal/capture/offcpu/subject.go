@@ -29,6 +29,8 @@ type Config struct {
 	RunQueue bool
 	// WakerStacks shows the waker of each wait and its stack.
 	WakerStacks bool
+	// Peers labels each wait for a socket with the socket's peer; see [PeerLabel].
+	Peers bool
 	// PendingEntries limits the waiting threads to track; 0 means the default.
 	PendingEntries uint32
 }
@@ -72,7 +74,7 @@ func (*Subject) Choose() error { return nil }
 // Times implements [source.Subject].
 func (m *Subject) Times() (source.Times, bool) {
 	// A recording also shows sleep.
-	return source.Times{EveryWait: !m.chooses()}, !m.RunQueue
+	return source.Times{EveryWait: !m.chooses()}, !m.RunQueue && !m.Peers
 }
 
 // chooses reports whether the options exclude some waits.
@@ -119,7 +121,7 @@ func (m *Subject) Shown() int { return len(m.Values(nil)) - 1 }
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 	stack := p.PlaceFrom(p.Store.Traces[s.Trace].Leaf, m.common.UserOnly)
 	reason := waits.Of
-	if s.Detail == Preempted {
+	if s.Detail&Preempted != 0 {
 		reason = waits.OfRunnable
 	}
 	stack = p.Mark(stack, "["+string(reasonOf(p, s.Trace, reason))+"]")
@@ -164,8 +166,12 @@ func (m *Subject) Answers() (lines []string) {
 	return lines
 }
 
-// Notes returns the histogram of the waits for a CPU, with [Config.RunQueue].
+// Notes returns the histogram of the waits for a CPU, with [Config.RunQueue], and the number of waits whose peers
+// had no room, with [Config.Peers].
 func (m *Subject) Notes(*stacks.Store) []string {
+	if m.Peers {
+		return m.lostPeers()
+	}
 	if !m.RunQueue {
 		return nil
 	}

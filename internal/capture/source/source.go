@@ -143,6 +143,12 @@ type Source interface {
 	Close() error
 }
 
+// Labeler is a [Subject] that knows labels of samples itself.
+type Labeler interface {
+	// Labels returns the labels of a sample. They come before those of the running code.
+	Labels(*naming.StackBuilder, stacks.Sample) []profile.Label
+}
+
 // Delayed is a source whose samples may wait for unwind tables in user space.
 type Delayed interface {
 	// Needed returns the time of the oldest sample whose process's mappings are still needed, in
