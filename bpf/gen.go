@@ -11,14 +11,15 @@
 //   - stacks: stack.h (interned ones), scratch.h (where they are walked), unwind.h (walks of user
 //     stacks), unwind_walk.h (the walk itself, which tests compile for user space), unwind_state.h,
 //     unwind_env.h and unwind_maps.h (what it works on), orc.h (kernel stacks of threads that
-//     wait), snapshot.h (stacks to walk later)
+//     wait), wait.h (the states of threads that wait), snapshot.h (stacks to walk later)
 //   - frames of language runtimes: runtime.h, with python.h, v8.h, hotspot.h and ruby.h, which
 //     share runtime_frames.h and runtime_maps.h; program.h (runtimes of new processes)
 //   - labels: labels.h, with label_set.h, context.h and label_maps.h
 //   - what crosses into user space: record.h, ring.h, seen.h (what was sent), count.h (counts of
 //     stacks), event.h (events of a timeline), histogram.h (distributions of times), file.h (names of
 //     files), loss.h (what was lost)
-//   - events that users choose: hit.h (hits), field.h (their fields)
+//   - events that users choose: hit.h (hits), field.h (their fields), parts.h (what threads do between
+//     two of them)
 //
 // A family may define SCRATCHES and UNWIND_BLOCK_BYTES before its first include. ksym.bpf.c is no
 // probe: it looks up kernel symbols.
@@ -36,7 +37,7 @@ package bpf
 //go:generate compile -type count_key -type count_value -type timeline_event -type request_flag -type request_state -type latency_key -type histogram BlockIO blockio.bpf.c
 //go:generate compile -type count_key -type count_value SoftIRQ softirq.bpf.c
 //go:generate compile -type count_key -type count_value -type timeline_event -type field -type field_from -type field_string -type field_compare -type filter_term -type field_limits -type syscall_key Count count.bpf.c
-//go:generate compile -type count_key -type count_value -type timeline_event -type interval -type interval_key -type waker -type owner -type latency_match -type histogram -type histogram_limits Latency latency.bpf.c
+//go:generate compile -type count_key -type count_value -type timeline_event -type interval -type interval_key -type waker -type owner -type part_kind -type part_bit -type part_limits -type progress -type slow_interval -type slowest_list -type latency_match -type histogram -type histogram_limits Latency latency.bpf.c
 //go:generate compile -type count_key -type count_value -type trap_counts -type alloc_program -type probe_limits Alloc alloc.bpf.c
 //go:generate compile -type branch_head Branch branch.bpf.c
 //go:generate compile -type jump_cookie -type jump_limit -type jump_breakpoint -type jump_thread -type jump_count -type jump_operand -type jump_target -type executed Jump jump.bpf.c

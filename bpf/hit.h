@@ -204,7 +204,7 @@ enum context {
 	IN_TRACEPOINT,
 	IN_KERNEL_FUNCTION,
 	IN_PROGRAM,
-	/* In a function of a program, not at its entry or return: a uretprobe is in the caller. */
+	/* In a program, not at the entry or return of a function: a uretprobe is in the caller. */
 	INSIDE_FUNCTION,
 };
 
@@ -223,7 +223,7 @@ static __always_inline bool hit_walk(void *ctx, struct task_struct *task,
 		walk_kernel(ctx, rec);
 	if (skip_user_stack || !task_has_user_stack(task))
 		return false;
-	scratch->walk.inside = in == INSIDE_FUNCTION;
+	scratch->walk.inside = in != IN_PROGRAM;
 	walk_user(ctx, task, scratch);
 	return snapshots && scratch->walk.early;
 }

@@ -8,6 +8,8 @@
  *
  * The time does not include the walk of the stack: it begins after it. The time of a call does
  * not include recursive calls, which have stacks of their own. The histogram has the whole times.
+ *
+ * If follows is set, the parts of intervals are counted instead (parts.h).
  */
 
 #include "hit.h"
@@ -15,6 +17,7 @@
 #include "event.h"
 #include "histogram.h"
 #include "kernel.h"
+#include "parts.h"
 #include "snapshot.h"
 #include "target.h"
 #include "unwind.h"
@@ -25,15 +28,19 @@
 struct count_key {
 	u64 id;
 	u64 detail; /* field 0 or the attach point of the first event, 0 if not distinguished */
-	u64 waker; /* the stack of the thread that ended the wait, 0 if not distinguished */
+	/*
+	 * The stack of the thread that ended the wait, 0 if not distinguished; of a part of an
+	 * interval, the kernel half of the stack.
+	 */
+	u64 waker;
 	u32 owner; /* TID of the thread that held the lock, 0 if not distinguished */
 	u32 tid;
 	u32 cpu;
-	u32 pad;
+	u32 part; /* enum part_kind of a part of an interval, else 0 */
 };
 
 struct count_value {
-	u64 intervals;
+	u64 intervals; /* or times that a part of them occurred */
 	u64 time; /* ns */
 };
 
@@ -103,12 +110,6 @@ const volatile bool keeps_registers;
 
 /* The fields of the second event's places follow the first event's. */
 const volatile u32 end_places;
-
-/* Matches the beginning and the end of an interval. */
-struct interval_key {
-	u64 of; /* the thread (address of its task), the caller, the goroutine, or field 0 */
-	u64 which; /* the call, the field or the process */
-};
 
 /* An interval in progress. */
 struct interval {
@@ -583,6 +584,45 @@ static __always_inline u64 leave_call(const struct interval *interval, u64 time)
 	return interval->nested < time ? time - interval->nested : 0;
 }
 
+/*
+ * Makes room for an interval of the current thread, and returns the thread's entry; NULL if there
+ * is none, or if the interval is a call in the one in progress. The interval in progress may have
+ * been left without a return, or begin again.
+ */
+static __always_inline struct progress *follow(const struct interval_key *key)
+{
+	struct progress *p = progress_make(current_task());
+	struct interval_key outer;
+	struct interval *found;
+
+	if (!p) {
+		stat_add(STAT_UNFOLLOWED, 1);
+		return NULL;
+	}
+	if (!p->open)
+		return p;
+	outer = p->key;
+	found = bpf_map_lookup_elem(&intervals, &outer);
+	if (found && found->since != INTERVAL_ENDED && is_around(&outer, found, key)) {
+		stat_add(STAT_NESTED, 1);
+		return NULL;
+	}
+	p->open = 0;
+	give_up(&outer);
+	return p;
+}
+
+static __always_inline void part_count(const struct progress *p, const struct part *part, u32 kind,
+				       u64 time)
+{
+	struct count_value value = { .intervals = part->times, .time = time };
+	struct count_key to = { .id = part->id, .waker = part->kernel, .part = kind };
+
+	if (by_thread)
+		to.tid = p->tid;
+	count(&to, &value);
+}
+
 /* Prepares for the wakers of a thread whose wait begins. */
 static __always_inline void await_waker(const struct interval_key *key)
 {
@@ -650,6 +690,7 @@ static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 sl
 {
 	struct stack_scratch *scratch = stack_scratch(slot);
 	struct interval interval = {};
+	struct progress *progress = NULL;
 	struct interval_key key;
 	u32 place = cookie;
 	u64 field = 0;
@@ -668,6 +709,11 @@ static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 sl
 	}
 	if (match == MATCH_KERNEL_CALL)
 		key.which = depth;
+	if (follows) {
+		progress = follow(&key);
+		if (!progress)
+			return;
+	}
 	if (flags_field)
 		interval.owner =
 			owner_of(field, field_number(slot, place * PLACE_FIELDS + flags_field));
@@ -688,9 +734,12 @@ static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 sl
 			interval.stack = stack_of(ctx, scratch);
 			interval.ra = return_address(ctx);
 		}
-		enter_call(&key, &interval);
+		if (!follows)
+			enter_call(&key, &interval);
 	}
 	store(&key, &interval);
+	if (progress && !progress_begin(progress, &key, interval.id, interval.pid, interval.tid))
+		give_up(&key);
 }
 
 static __always_inline int begin(void *ctx, enum context in)
@@ -866,6 +915,10 @@ static __always_inline int end(void *ctx, enum context in)
 	times = bpf_map_lookup_elem(&distribution, &zero);
 	if (times)
 		histogram_add(times, time);
+	if (follows) {
+		progress_end(ctx, &key, now);
+		return 0;
+	}
 	if (match >= MATCH_USER_CALL)
 		time = leave_call(&interval, time);
 	add(&interval, time, &waker);

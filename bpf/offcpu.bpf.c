@@ -41,11 +41,11 @@ enum scratch {
 #include "event.h"
 #include "histogram.h"
 #include "kernel.h"
-#include "orc.h"
 #include "peer.h"
 #include "rules.h"
 #include "target.h"
 #include "unwind.h"
+#include "wait.h"
 #include <bpf/bpf_helpers.h>
 
 /* The key of a count. tid and cpu are 0 if not counted separately. */
@@ -91,9 +91,6 @@ const volatile u64 shortest; /* minimum time off the CPU to count, in ns */
 const volatile u64 longest = ~0ULL; /* and maximum */
 const volatile bool by_waker;
 const volatile bool distributes; /* whether to keep the distribution of the waits for a CPU */
-
-/* Whether sched_switch passes the state of the previous thread. */
-const volatile bool switch_has_state;
 
 /*
  * When the last window ended, in CLOCK_MONOTONIC ns; 0 in the first window. The gate has the times
@@ -188,52 +185,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct stack_copy);
 } offcpu_copy SEC(".maps");
-
-/* States as bits, with their letters in ps(1). */
-enum state_class {
-	STATE_RUNNABLE = 1 << 0, /* R */
-	STATE_SLEEPING = 1 << 1, /* S */
-	STATE_DISK_SLEEP = 1 << 2, /* D */
-	STATE_STOPPED = 1 << 3, /* T */
-	STATE_TRACED = 1 << 4, /* t */
-	STATE_PARKED = 1 << 5, /* P */
-	STATE_IDLE = 1 << 6, /* I */
-	STATE_DEAD = 1 << 7, /* X */
-	STATE_OTHER = 1 << 8,
-};
-
-const enum state_class *unused_state_class __attribute__((unused));
-
-/* include/linux/sched.h */
-#define TASK_INTERRUPTIBLE 0x0001
-#define TASK_UNINTERRUPTIBLE 0x0002
-#define TASK_STOPPED 0x0004
-#define TASK_TRACED 0x0008
-#define TASK_PARKED 0x0040
-#define TASK_DEAD 0x0080
-#define TASK_IDLE 0x0402
-
-/* A global function, or older verifiers follow its callers for each class. */
-__noinline u32 class_of(u32 state)
-{
-	if (state == 0)
-		return STATE_RUNNABLE;
-	if (state & TASK_INTERRUPTIBLE)
-		return STATE_SLEEPING;
-	if ((state & TASK_IDLE) == TASK_IDLE)
-		return STATE_IDLE;
-	if (state & TASK_UNINTERRUPTIBLE)
-		return STATE_DISK_SLEEP;
-	if (state & TASK_STOPPED)
-		return STATE_STOPPED;
-	if (state & TASK_TRACED)
-		return STATE_TRACED;
-	if (state & TASK_PARKED)
-		return STATE_PARKED;
-	if (state & TASK_DEAD)
-		return STATE_DEAD;
-	return STATE_OTHER;
-}
 
 /* A period off the CPU, for timelines. */
 struct timeline_event {
@@ -339,37 +290,11 @@ static __always_inline u64 current_stack(void *ctx, struct task_struct *task, bo
 	return stack_intern(scratch);
 }
 
-/*
- * The ID of the kernel half of the stack of task, which is not running. It is
- * the same for all threads that wait in the same place.
- */
-static __always_inline u64 kernel_half(struct task_struct *task, struct stack_scratch *scratch)
-{
-	struct stack_record *rec = &scratch->record;
-
-	stack_begin(rec, NULL);
-#if defined(__TARGET_ARCH_x86)
-	if (orc_walk(task, scratch))
-		return stack_intern(scratch);
-#endif
-	rec->kernel_frames = stack_frames(bpf_get_task_stack(task, rec->frames, max_depth * 8, 0),
-					  &rec->kernel_end);
-	return stack_intern(scratch);
-}
-
 static __always_inline void thread_forget_waker(struct thread *t)
 {
 	t->woken = 0;
 	t->waker = 0;
 	t->waker_pid = t->waker_tid = 0;
-}
-
-/* Whether task, which is off its CPU, was not woken. */
-static __always_inline bool task_sleeps(struct task_struct *task)
-{
-	u32 state = class_of(task_state(task));
-
-	return state != STATE_RUNNABLE && state != STATE_OTHER; /* TASK_WAKING */
 }
 
 /* Whether to count a period off the CPU. */
@@ -555,12 +480,7 @@ int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_
 	if (!gate.began)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (preempt)
-		state = STATE_RUNNABLE;
-	else if (switch_has_state)
-		state = class_of(ctx[3]);
-	else /* perhaps it is already being woken: STATE_OTHER */
-		state = class_of(task_state(prev));
+	state = class_of_switch(ctx, preempt, prev);
 	if (!end && thread_wanted(prev, state) && target_has(prev) &&
 	    (verdict = rules_judge(prev, &match, &surely)) != VERDICT_LEAVE &&
 	    (t = thread_enter(prev))) {

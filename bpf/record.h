@@ -160,7 +160,10 @@ enum stat {
 	STAT_EXCLUDED = 23, /* samples of processes that the rules exclude */
 	STAT_EXCLUDED_PERIODS = 24, /* sum of their periods */
 	STAT_THINNED = 25, /* samples of processes with a lower rate that other samples stand for */
-	STAT_MAX = 26,
+	STAT_NESTED = 26, /* calls that are part of the interval of their thread */
+	STAT_MOVED = 27, /* intervals that ended in another thread than they began */
+	STAT_UNDECIDED = 28, /* intervals that ended before it was known which are slow */
+	STAT_MAX = 29,
 };
 
 #endif

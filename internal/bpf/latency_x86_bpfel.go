@@ -21,7 +21,7 @@ type LatencyCountKey struct {
 	Owner  uint32
 	Tid    uint32
 	Cpu    uint32
-	Pad    uint32
+	Part   uint32
 }
 
 type LatencyCountValue struct {
@@ -90,6 +90,77 @@ type LatencyOwner struct {
 	Comm [2]uint64
 }
 
+type LatencyPartBit uint32
+
+const (
+	LatencyPartBitPART_RUNNABLE LatencyPartBit = 8
+	LatencyPartBitPART_SLOW     LatencyPartBit = 16
+)
+
+type LatencyPartKind uint32
+
+const (
+	LatencyPartKindPART_RUNNING   LatencyPartKind = 0
+	LatencyPartKindPART_SAMPLE    LatencyPartKind = 1
+	LatencyPartKindPART_WAIT      LatencyPartKind = 2
+	LatencyPartKindPART_PREEMPTED LatencyPartKind = 3
+	LatencyPartKindPART_UNKEPT    LatencyPartKind = 4
+)
+
+type LatencyPartLimits uint32
+
+const (
+	LatencyPartLimitsPARTS_MAX   LatencyPartLimits = 64
+	LatencyPartLimitsSLOWEST_MAX LatencyPartLimits = 64
+)
+
+type LatencyProgress struct {
+	_        structs.HostLayout
+	Start    uint64
+	Key      LatencyIntervalKey
+	Since    uint64
+	On       uint64
+	Left     uint64
+	Woken    uint64
+	Stack    uint64
+	Switches uint64
+	Runnable uint32
+	Open     uint32
+	Broken   uint32
+	N        uint32
+	Pid      uint32
+	Tid      uint32
+	Parts    [64]struct {
+		_       structs.HostLayout
+		Tag     uint64
+		Id      uint64
+		Kernel  uint64
+		Time    uint64
+		Waiting uint64
+		Kind    uint32
+		Times   uint32
+	}
+}
+
+type LatencySlowInterval struct {
+	_       structs.HostLayout
+	Since   uint64
+	Time    uint64
+	Running uint64
+	Waiting uint64
+	Id      uint64
+	Pid     uint32
+	Tid     uint32
+	Comm    [16]uint8
+}
+
+type LatencySlowestList struct {
+	_       structs.HostLayout
+	N       uint32
+	Fastest uint32
+	Rows    [64]LatencySlowInterval
+}
+
 type LatencyTimelineEvent struct {
 	_        structs.HostLayout
 	Type     uint32
@@ -133,8 +204,10 @@ const (
 	LatencyMapLabelProcesses        = "label_processes"
 	LatencyMapLabelScratches        = "label_scratches"
 	LatencyMapLabelsSeen            = "labels_seen"
+	LatencyMapOrcTables             = "orc_tables"
 	LatencyMapOwners                = "owners"
 	LatencyMapPaces                 = "paces"
+	LatencyMapProgresses            = "progresses"
 	LatencyMapPythonStates          = "python_states"
 	LatencyMapRemaps                = "remaps"
 	LatencyMapRing                  = "ring"
@@ -143,6 +216,7 @@ const (
 	LatencyMapRuntimePrograms       = "runtime_programs"
 	LatencyMapScratches             = "scratches"
 	LatencyMapSeen                  = "seen"
+	LatencyMapSlowest               = "slowest"
 	LatencyMapSnapshotBack          = "snapshot_back"
 	LatencyMapStackEnds             = "stack_ends"
 	LatencyMapStats                 = "stats"
@@ -168,6 +242,10 @@ const (
 	LatencyProgEndUprobe            = "end_uprobe"
 	LatencyProgEndUretprobe         = "end_uretprobe"
 	LatencyProgLatencyWaking        = "latency_waking"
+	LatencyProgPartsExec            = "parts_exec"
+	LatencyProgPartsSample          = "parts_sample"
+	LatencyProgPartsSwitch          = "parts_switch"
+	LatencyProgPartsWaking          = "parts_waking"
 	LatencyProgSnapshotAgain        = "snapshot_again"
 	LatencyProgTargetFork           = "target_fork"
 	LatencyProgTargetFree           = "target_free"
@@ -185,6 +263,7 @@ const (
 	LatencyVarEndPlaces             = "end_places"
 	LatencyVarFiltered              = "filtered"
 	LatencyVarFlagsField            = "flags_field"
+	LatencyVarFollows               = "follows"
 	LatencyVarGate                  = "gate"
 	LatencyVarGeneration            = "generation"
 	LatencyVarInserted              = "inserted"
@@ -195,6 +274,7 @@ const (
 	LatencyVarMatch                 = "match"
 	LatencyVarMaxDepth              = "max_depth"
 	LatencyVarMaxRate               = "max_rate"
+	LatencyVarOrcNothing            = "orc_nothing"
 	LatencyVarPidLevel              = "pid_level"
 	LatencyVarPidNamespace          = "pid_namespace"
 	LatencyVarReadLabels            = "read_labels"
@@ -205,8 +285,12 @@ const (
 	LatencyVarSkipSpanId            = "skip_span_id"
 	LatencyVarSkipTraceId           = "skip_trace_id"
 	LatencyVarSkipUserStack         = "skip_user_stack"
+	LatencyVarSlowFrom              = "slow_from"
+	LatencyVarSlowUntil             = "slow_until"
+	LatencyVarSlowestRows           = "slowest_rows"
 	LatencyVarSnapshotLacks         = "snapshot_lacks"
 	LatencyVarSnapshots             = "snapshots"
+	LatencyVarSwitchHasState        = "switch_has_state"
 	LatencyVarTarget                = "target"
 	LatencyVarTargetCgroupId        = "target_cgroup_id"
 	LatencyVarTargetOnly            = "target_only"
@@ -216,6 +300,12 @@ const (
 	LatencyVarUnusedHistogramLimits = "unused_histogram_limits"
 	LatencyVarUnusedInterval        = "unused_interval"
 	LatencyVarUnusedLatencyMatch    = "unused_latency_match"
+	LatencyVarUnusedPartBit         = "unused_part_bit"
+	LatencyVarUnusedPartKind        = "unused_part_kind"
+	LatencyVarUnusedPartLimits      = "unused_part_limits"
+	LatencyVarUnusedProgress        = "unused_progress"
+	LatencyVarUnusedSlowestList     = "unused_slowest_list"
+	LatencyVarUnusedStateClass      = "unused_state_class"
 	LatencyVarUnusedTimelineEvent   = "unused_timeline_event"
 	LatencyVarUnusedTurn            = "unused_turn"
 	LatencyVarUnusedWaker           = "unused_waker"
@@ -273,6 +363,10 @@ type LatencyProgramSpecs struct {
 	EndUprobe       *ebpf.ProgramSpec `ebpf:"end_uprobe"`
 	EndUretprobe    *ebpf.ProgramSpec `ebpf:"end_uretprobe"`
 	LatencyWaking   *ebpf.ProgramSpec `ebpf:"latency_waking"`
+	PartsExec       *ebpf.ProgramSpec `ebpf:"parts_exec"`
+	PartsSample     *ebpf.ProgramSpec `ebpf:"parts_sample"`
+	PartsSwitch     *ebpf.ProgramSpec `ebpf:"parts_switch"`
+	PartsWaking     *ebpf.ProgramSpec `ebpf:"parts_waking"`
 	SnapshotAgain   *ebpf.ProgramSpec `ebpf:"snapshot_again"`
 	TargetFork      *ebpf.ProgramSpec `ebpf:"target_fork"`
 	TargetFree      *ebpf.ProgramSpec `ebpf:"target_free"`
@@ -299,8 +393,10 @@ type LatencyMapSpecs struct {
 	LabelProcesses   *ebpf.MapSpec `ebpf:"label_processes"`
 	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
+	OrcTables        *ebpf.MapSpec `ebpf:"orc_tables"`
 	Owners           *ebpf.MapSpec `ebpf:"owners"`
 	Paces            *ebpf.MapSpec `ebpf:"paces"`
+	Progresses       *ebpf.MapSpec `ebpf:"progresses"`
 	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
@@ -309,6 +405,7 @@ type LatencyMapSpecs struct {
 	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
+	Slowest          *ebpf.MapSpec `ebpf:"slowest"`
 	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
 	StackEnds        *ebpf.MapSpec `ebpf:"stack_ends"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
@@ -345,6 +442,7 @@ type LatencyVariableSpecs struct {
 	EndPlaces             *ebpf.VariableSpec `ebpf:"end_places"`
 	Filtered              *ebpf.VariableSpec `ebpf:"filtered"`
 	FlagsField            *ebpf.VariableSpec `ebpf:"flags_field"`
+	Follows               *ebpf.VariableSpec `ebpf:"follows"`
 	Gate                  *ebpf.VariableSpec `ebpf:"gate"`
 	Generation            *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted              *ebpf.VariableSpec `ebpf:"inserted"`
@@ -355,6 +453,7 @@ type LatencyVariableSpecs struct {
 	Match                 *ebpf.VariableSpec `ebpf:"match"`
 	MaxDepth              *ebpf.VariableSpec `ebpf:"max_depth"`
 	MaxRate               *ebpf.VariableSpec `ebpf:"max_rate"`
+	OrcNothing            *ebpf.VariableSpec `ebpf:"orc_nothing"`
 	PidLevel              *ebpf.VariableSpec `ebpf:"pid_level"`
 	PidNamespace          *ebpf.VariableSpec `ebpf:"pid_namespace"`
 	ReadLabels            *ebpf.VariableSpec `ebpf:"read_labels"`
@@ -365,8 +464,12 @@ type LatencyVariableSpecs struct {
 	SkipSpanId            *ebpf.VariableSpec `ebpf:"skip_span_id"`
 	SkipTraceId           *ebpf.VariableSpec `ebpf:"skip_trace_id"`
 	SkipUserStack         *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	SlowFrom              *ebpf.VariableSpec `ebpf:"slow_from"`
+	SlowUntil             *ebpf.VariableSpec `ebpf:"slow_until"`
+	SlowestRows           *ebpf.VariableSpec `ebpf:"slowest_rows"`
 	SnapshotLacks         *ebpf.VariableSpec `ebpf:"snapshot_lacks"`
 	Snapshots             *ebpf.VariableSpec `ebpf:"snapshots"`
+	SwitchHasState        *ebpf.VariableSpec `ebpf:"switch_has_state"`
 	Target                *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId        *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
 	TargetOnly            *ebpf.VariableSpec `ebpf:"target_only"`
@@ -376,6 +479,12 @@ type LatencyVariableSpecs struct {
 	UnusedHistogramLimits *ebpf.VariableSpec `ebpf:"unused_histogram_limits"`
 	UnusedInterval        *ebpf.VariableSpec `ebpf:"unused_interval"`
 	UnusedLatencyMatch    *ebpf.VariableSpec `ebpf:"unused_latency_match"`
+	UnusedPartBit         *ebpf.VariableSpec `ebpf:"unused_part_bit"`
+	UnusedPartKind        *ebpf.VariableSpec `ebpf:"unused_part_kind"`
+	UnusedPartLimits      *ebpf.VariableSpec `ebpf:"unused_part_limits"`
+	UnusedProgress        *ebpf.VariableSpec `ebpf:"unused_progress"`
+	UnusedSlowestList     *ebpf.VariableSpec `ebpf:"unused_slowest_list"`
+	UnusedStateClass      *ebpf.VariableSpec `ebpf:"unused_state_class"`
 	UnusedTimelineEvent   *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
 	UnusedTurn            *ebpf.VariableSpec `ebpf:"unused_turn"`
 	UnusedWaker           *ebpf.VariableSpec `ebpf:"unused_waker"`
@@ -419,8 +528,10 @@ type LatencyMaps struct {
 	LabelProcesses   *ebpf.Map `ebpf:"label_processes"`
 	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
+	OrcTables        *ebpf.Map `ebpf:"orc_tables"`
 	Owners           *ebpf.Map `ebpf:"owners"`
 	Paces            *ebpf.Map `ebpf:"paces"`
+	Progresses       *ebpf.Map `ebpf:"progresses"`
 	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
@@ -429,6 +540,7 @@ type LatencyMaps struct {
 	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
+	Slowest          *ebpf.Map `ebpf:"slowest"`
 	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
 	StackEnds        *ebpf.Map `ebpf:"stack_ends"`
 	Stats            *ebpf.Map `ebpf:"stats"`
@@ -466,8 +578,10 @@ func (m *LatencyMaps) Close() error {
 		m.LabelProcesses,
 		m.LabelScratches,
 		m.LabelsSeen,
+		m.OrcTables,
 		m.Owners,
 		m.Paces,
+		m.Progresses,
 		m.PythonStates,
 		m.Remaps,
 		m.Ring,
@@ -476,6 +590,7 @@ func (m *LatencyMaps) Close() error {
 		m.RuntimePrograms,
 		m.Scratches,
 		m.Seen,
+		m.Slowest,
 		m.SnapshotBack,
 		m.StackEnds,
 		m.Stats,
@@ -513,6 +628,7 @@ type LatencyVariables struct {
 	EndPlaces             *ebpf.Variable `ebpf:"end_places"`
 	Filtered              *ebpf.Variable `ebpf:"filtered"`
 	FlagsField            *ebpf.Variable `ebpf:"flags_field"`
+	Follows               *ebpf.Variable `ebpf:"follows"`
 	Gate                  *ebpf.Variable `ebpf:"gate"`
 	Generation            *ebpf.Variable `ebpf:"generation"`
 	Inserted              *ebpf.Variable `ebpf:"inserted"`
@@ -523,6 +639,7 @@ type LatencyVariables struct {
 	Match                 *ebpf.Variable `ebpf:"match"`
 	MaxDepth              *ebpf.Variable `ebpf:"max_depth"`
 	MaxRate               *ebpf.Variable `ebpf:"max_rate"`
+	OrcNothing            *ebpf.Variable `ebpf:"orc_nothing"`
 	PidLevel              *ebpf.Variable `ebpf:"pid_level"`
 	PidNamespace          *ebpf.Variable `ebpf:"pid_namespace"`
 	ReadLabels            *ebpf.Variable `ebpf:"read_labels"`
@@ -533,8 +650,12 @@ type LatencyVariables struct {
 	SkipSpanId            *ebpf.Variable `ebpf:"skip_span_id"`
 	SkipTraceId           *ebpf.Variable `ebpf:"skip_trace_id"`
 	SkipUserStack         *ebpf.Variable `ebpf:"skip_user_stack"`
+	SlowFrom              *ebpf.Variable `ebpf:"slow_from"`
+	SlowUntil             *ebpf.Variable `ebpf:"slow_until"`
+	SlowestRows           *ebpf.Variable `ebpf:"slowest_rows"`
 	SnapshotLacks         *ebpf.Variable `ebpf:"snapshot_lacks"`
 	Snapshots             *ebpf.Variable `ebpf:"snapshots"`
+	SwitchHasState        *ebpf.Variable `ebpf:"switch_has_state"`
 	Target                *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId        *ebpf.Variable `ebpf:"target_cgroup_id"`
 	TargetOnly            *ebpf.Variable `ebpf:"target_only"`
@@ -544,6 +665,12 @@ type LatencyVariables struct {
 	UnusedHistogramLimits *ebpf.Variable `ebpf:"unused_histogram_limits"`
 	UnusedInterval        *ebpf.Variable `ebpf:"unused_interval"`
 	UnusedLatencyMatch    *ebpf.Variable `ebpf:"unused_latency_match"`
+	UnusedPartBit         *ebpf.Variable `ebpf:"unused_part_bit"`
+	UnusedPartKind        *ebpf.Variable `ebpf:"unused_part_kind"`
+	UnusedPartLimits      *ebpf.Variable `ebpf:"unused_part_limits"`
+	UnusedProgress        *ebpf.Variable `ebpf:"unused_progress"`
+	UnusedSlowestList     *ebpf.Variable `ebpf:"unused_slowest_list"`
+	UnusedStateClass      *ebpf.Variable `ebpf:"unused_state_class"`
 	UnusedTimelineEvent   *ebpf.Variable `ebpf:"unused_timeline_event"`
 	UnusedTurn            *ebpf.Variable `ebpf:"unused_turn"`
 	UnusedWaker           *ebpf.Variable `ebpf:"unused_waker"`
@@ -563,6 +690,10 @@ type LatencyPrograms struct {
 	EndUprobe       *ebpf.Program `ebpf:"end_uprobe"`
 	EndUretprobe    *ebpf.Program `ebpf:"end_uretprobe"`
 	LatencyWaking   *ebpf.Program `ebpf:"latency_waking"`
+	PartsExec       *ebpf.Program `ebpf:"parts_exec"`
+	PartsSample     *ebpf.Program `ebpf:"parts_sample"`
+	PartsSwitch     *ebpf.Program `ebpf:"parts_switch"`
+	PartsWaking     *ebpf.Program `ebpf:"parts_waking"`
 	SnapshotAgain   *ebpf.Program `ebpf:"snapshot_again"`
 	TargetFork      *ebpf.Program `ebpf:"target_fork"`
 	TargetFree      *ebpf.Program `ebpf:"target_free"`
@@ -579,6 +710,10 @@ func (p *LatencyPrograms) Close() error {
 		p.EndUprobe,
 		p.EndUretprobe,
 		p.LatencyWaking,
+		p.PartsExec,
+		p.PartsSample,
+		p.PartsSwitch,
+		p.PartsWaking,
 		p.SnapshotAgain,
 		p.TargetFork,
 		p.TargetFree,

@@ -242,7 +242,10 @@ const (
 	OnCPUStatSTAT_EXCLUDED         OnCPUStat = 23
 	OnCPUStatSTAT_EXCLUDED_PERIODS OnCPUStat = 24
 	OnCPUStatSTAT_THINNED          OnCPUStat = 25
-	OnCPUStatSTAT_MAX              OnCPUStat = 26
+	OnCPUStatSTAT_NESTED           OnCPUStat = 26
+	OnCPUStatSTAT_MOVED            OnCPUStat = 27
+	OnCPUStatSTAT_UNDECIDED        OnCPUStat = 28
+	OnCPUStatSTAT_MAX              OnCPUStat = 29
 )
 
 type OnCPUTargetMode uint32

@@ -193,6 +193,9 @@ const (
 	StatExcluded     = OnCPUStatSTAT_EXCLUDED
 	StatExcludedTime = OnCPUStatSTAT_EXCLUDED_PERIODS
 	StatThinned      = OnCPUStatSTAT_THINNED
+	StatNested       = OnCPUStatSTAT_NESTED
+	StatMoved        = OnCPUStatSTAT_MOVED
+	StatUndecided    = OnCPUStatSTAT_UNDECIDED
 	StatMax          = int(OnCPUStatSTAT_MAX) // the number of counters
 )
 

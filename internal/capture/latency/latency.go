@@ -5,6 +5,7 @@ package latency
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"unsafe"
@@ -70,6 +71,9 @@ type Options struct {
 	MaxRate uint64
 	// PendingEntries limits the intervals in progress; see [DefaultPendingEntries].
 	PendingEntries uint32
+	// Follow, if not nil, counts what threads do in intervals, instead of the intervals. It needs a match
+	// by thread, or by calls other than [GoCall].
+	Follow *Follow
 }
 
 var _ interface {
@@ -83,6 +87,7 @@ type Source struct {
 	pending uint64 // intervals in progress at the end
 	evicted uint64 // intervals that gave way to newer ones
 	wakers  bool
+	follows bool
 	owners  map[uint32]string // names of the owners of locks, by TID
 }
 
@@ -110,7 +115,11 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	variables := map[string]any{
+	variables, err := o.follow(spec)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(variables, map[string]any{
 		bpf.LatencyVarMaxRate:    o.MaxRate,
 		bpf.LatencyVarFiltered:   !o.Filter.Empty(),
 		bpf.LatencyVarMatch:      uint32(o.Match),
@@ -119,7 +128,7 @@ func Load(o Options) (*Source, error) {
 		bpf.LatencyVarByWaker:    o.Wakers,
 		bpf.LatencyVarByPoint:    o.Begin != nil && o.Begin.Distinguishes(),
 		bpf.CountVarAtEntry:      true, // without an event, load all of the code
-	}
+	})
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return nil, err
@@ -127,7 +136,7 @@ func Load(o Options) (*Source, error) {
 	entries := max(o.PendingEntries, 1) + uint32(cpus+1)*reserved
 	spec.Maps[bpf.LatencyMapIntervals].MaxEntries = entries
 	spec.Maps[bpf.LatencyMapCalls].MaxEntries = 1
-	if o.Match >= UserCall {
+	if o.Match >= UserCall && o.Follow == nil {
 		spec.Maps[bpf.LatencyMapInnermost].MaxEntries = entries
 	}
 	switch o.Match {
@@ -153,8 +162,8 @@ func Load(o Options) (*Source, error) {
 		variables[bpf.LatencyVarEndPlaces] = uint32(len(o.Begin.Places))
 		variables[bpf.LatencyVarKeepsRegisters] = !o.End.OtherRegisters
 	}
-	s := &Source{wakers: o.Wakers, owners: map[uint32]string{}}
-	s.Snapshots, err = source.LoadWithSnapshots(spec, o.Options, variables, counted)
+	s := &Source{wakers: o.Wakers, follows: o.Follow != nil, owners: map[uint32]string{}}
+	s.Snapshots, err = source.LoadWithSnapshots(spec, o.Options, variables, o.counted())
 	if err != nil || o.Begin == nil {
 		return s, err
 	}
@@ -187,10 +196,17 @@ func flagsField(begin *events.Probe) uint32 {
 
 // Attach implements [source.Source].
 func (s *Source) Attach(t target.Target) error {
-	if err := s.Source.Attach(t); err != nil || !s.wakers {
+	var tracing []string
+	if s.wakers {
+		tracing = append(tracing, bpf.LatencyProgLatencyWaking)
+	}
+	if s.follows {
+		tracing = append(tracing, bpf.LatencyProgPartsExec, bpf.LatencyProgPartsWaking, bpf.LatencyProgPartsSwitch)
+	}
+	if err := s.AttachTracing(tracing...); err != nil {
 		return err
 	}
-	return s.AttachTracing(bpf.LatencyProgLatencyWaking)
+	return s.Source.Attach(t)
 }
 
 // End implements [source.Source]. Intervals in progress do not count.
@@ -207,6 +223,10 @@ func (s *Source) End() error {
 
 // Pending implements [source.Waiting].
 func (s *Source) Pending() (ids []uint64, err error) {
+	ids, err = s.partsPending()
+	if err != nil {
+		return nil, err
+	}
 	all, err := s.InProgress()
 	for _, i := range all {
 		ids = append(ids, i.Id)

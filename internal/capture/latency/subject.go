@@ -108,6 +108,26 @@ func (*Subject) Times() (source.Times, bool) { return source.Times{}, false }
 
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) (all []source.Source, err error) {
+	_, all, err = m.load(common, nil)
+	return all, err
+}
+
+// LoadFollowing loads the source of the only event, which follows what threads do in intervals.
+func (m *Subject) LoadFollowing(common probe.Options, f Follow) (*Source, error) {
+	for _, p := range m.pairs {
+		if err := p.checkFollowed(); err != nil {
+			return nil, err
+		}
+	}
+	own, _, err := m.load(common, &f)
+	if err != nil {
+		return nil, err
+	}
+	return own[0], nil
+}
+
+// load loads the sources.
+func (m *Subject) load(common probe.Options, f *Follow) (own []*Source, all []source.Source, err error) {
 	m.first = common.Source
 	m.sources, all, err = attach.LoadEach(common, m.pairs, func(o probe.Options, p foundPair) (*Source, error) {
 		if p.begin == nil {
@@ -115,10 +135,10 @@ func (m *Subject) Load(common probe.Options) (all []source.Source, err error) {
 		}
 		return Load(Options{
 			Options: o, Begin: p.begin, End: p.end, Match: p.Match, Filter: m.filter,
-			MaxRate: m.MaxRate, PendingEntries: m.PendingEntries,
+			MaxRate: m.MaxRate, PendingEntries: m.PendingEntries, Follow: f,
 		})
 	})
-	return all, err
+	return m.sources, all, err
 }
 
 // Indexes of this source's [stacks.Values].

@@ -52,7 +52,7 @@ func (s *Source) Event(record []byte, to source.Recorder) error {
 
 // PlaceEvents implements [source.EventPlacer].
 func (*Source) PlaceEvents(p *naming.StackBuilder, id stacks.TraceID, at *source.EventStack) {
-	reason := reasonOf(p, id, waits.Of)
+	reason := ReasonOf(p, id, waits.Of)
 	at.Mark = "[" + string(reason) + "]"
 	if reason != waits.Other && reason != waits.Unknown {
 		at.Reason = string(reason)

@@ -24,7 +24,7 @@ func TestWithoutORC(t *testing.T) {
 	references := func() (n int) {
 		for _, program := range spec.Programs {
 			for _, ins := range program.Instructions {
-				if slices.Contains(orcSymbols, ins.Reference()) {
+				if slices.Contains(probe.ORCSymbols, ins.Reference()) {
 					n++
 				}
 			}
@@ -34,13 +34,13 @@ func TestWithoutORC(t *testing.T) {
 	if n := references(); (n > 0) != (runtime.GOARCH == "amd64") {
 		t.Errorf("got %d references to unwind tables on %s, want some on amd64 alone", n, runtime.GOARCH)
 	}
-	probe.WithoutAddresses(spec, orcSymbols...)
+	probe.WithoutAddresses(spec, probe.ORCSymbols...)
 	if n := references(); n != 0 {
 		t.Errorf("got %d references to unwind tables, want 0", n)
 	}
 	testenv.Root(t)
 	memlock.Lift()
-	if _, err := adapt(spec, nil); err != nil {
+	if err := adapt(spec, nil); err != nil {
 		t.Fatal(err)
 	}
 	loaded, err := ebpf.NewCollection(spec)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 
 	"github.com/cilium/ebpf"
@@ -65,10 +66,6 @@ type Source struct {
 	peers             map[uint64]string // by ID
 }
 
-// orcSymbols are the symbols whose addresses bpf/orc.h needs: the kernel's unwind
-// tables and the code that they cover.
-var orcSymbols = []string{"__start_orc_unwind_ip", "__stop_orc_unwind_ip", "__start_orc_unwind", "_stext", "_etext"}
-
 // Load loads the programs and their maps. It returns the kernel's errors as
 // cilium/ebpf does.
 func Load(o probe.Options, c Config) (*Source, error) {
@@ -76,12 +73,11 @@ func Load(o probe.Options, c Config) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without access to its unwind tables, use the kernel's own stack walker.
-	if err := probe.SetAddresses(spec, orcSymbols...); err != nil {
+	variables, err := probe.AdaptWaits(spec, o.Types)
+	if err != nil {
 		return nil, err
 	}
-	switchHasState, err := adapt(spec, o.Types)
-	if err != nil {
+	if err := adapt(spec, o.Types); err != nil {
 		return nil, err
 	}
 	if o.FromStart {
@@ -95,7 +91,7 @@ func Load(o probe.Options, c Config) (*Source, error) {
 	if c.Longest > 0 {
 		longest = uint64(c.Longest)
 	}
-	p, err := probe.Load(spec, o, map[string]any{
+	maps.Copy(variables, map[string]any{
 		bpf.OffCPUVarKind:     uint32(c.Threads),
 		bpf.OffCPUVarStates:   uint32(c.States),
 		bpf.OffCPUVarShortest: uint64(c.Shortest),
@@ -103,30 +99,29 @@ func Load(o probe.Options, c Config) (*Source, error) {
 		bpf.OffCPUVarByWaker:  c.WakerStacks,
 		bpf.OffCPUVarByPeer:   c.Peers,
 
-		bpf.OffCPUVarDistributes:    c.RunQueue,
-		bpf.OffCPUVarSwitchHasState: switchHasState,
-	}, counted)
+		bpf.OffCPUVarDistributes: c.RunQueue,
+	})
+	p, err := probe.Load(spec, o, variables, counted)
 	if err != nil {
 		return nil, err
 	}
 	return &Source{Base: source.Base{Probe: p}}, nil
 }
 
-// adapt adapts the programs to the running kernel. It reports whether the kernel's
-// sched_switch has the thread's state. types may be nil.
-func adapt(spec *ebpf.CollectionSpec, types *btf.Cache) (bool, error) {
+// adapt adapts the iterator to the running kernel. types may be nil.
+func adapt(spec *ebpf.CollectionSpec, types *btf.Cache) error {
 	kernel, err := probe.NewKernel(types)
 	if err != nil {
-		return false, err
+		return err
 	}
 	readsSleepers, err := ReadsSleepers(kernel)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if !readsSleepers {
 		spec.Programs[bpf.OffCPUProgOffcpuBegin].Flags &^= unix.BPF_F_SLEEPABLE
 	}
-	return switchHasState(kernel)
+	return nil
 }
 
 // ReadsSleepers reports whether the kernel can read the user stacks of threads that
@@ -134,17 +129,6 @@ func adapt(spec *ebpf.CollectionSpec, types *btf.Cache) (bool, error) {
 // and a helper that was added in the same release.
 func ReadsSleepers(kernel probe.Kernel) (bool, error) {
 	return kernel.HasHelper("bpf_copy_from_user_task")
-}
-
-// switchHasState reports whether the last argument of sched_switch is the state of
-// the thread that leaves the CPU.
-func switchHasState(kernel probe.Kernel) (bool, error) {
-	arguments, _, err := kernel.Tracepoint("sched_switch")
-	if err != nil || len(arguments) != 4 {
-		return false, err
-	}
-	_, isNumber := arguments[3].(*btf.Int)
-	return isNumber, nil
 }
 
 // counted converts an entry of a count map.

@@ -32,7 +32,7 @@ func (m *Subject) Labels(p *naming.StackBuilder, s stacks.Sample) []profile.Labe
 		return nil
 	}
 	text := m.source.peer(s.Detail >> peerShift)
-	if text == "" && s.Detail&Preempted == 0 && ofSockets[reasonOf(p, s.Trace, waits.Of)] {
+	if text == "" && s.Detail&Preempted == 0 && ofSockets[ReasonOf(p, s.Trace, waits.Of)] {
 		text = unknownPeer
 	}
 	if text == "" {

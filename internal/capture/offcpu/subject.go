@@ -124,15 +124,15 @@ func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID
 	if s.Detail&Preempted != 0 {
 		reason = waits.OfRunnable
 	}
-	stack = p.Mark(stack, "["+string(reasonOf(p, s.Trace, reason))+"]")
+	stack = p.Mark(stack, "["+string(ReasonOf(p, s.Trace, reason))+"]")
 	if s.Waker == 0 {
 		return stack
 	}
 	return p.UpsideDown(p.Mark(stack, profile.WokenBy), s.Waker-1, m.common.UserOnly)
 }
 
-// reasonOf returns the reason of a wait, which of knows by its kernel functions.
-func reasonOf(p *naming.StackBuilder, id stacks.TraceID, of func([]string) waits.Reason) waits.Reason {
+// ReasonOf returns the reason of a wait, which of knows by its kernel functions.
+func ReasonOf(p *naming.StackBuilder, id stacks.TraceID, of func([]string) waits.Reason) waits.Reason {
 	reason := of(p.KernelFunctions(id))
 	if int(p.Store.Traces[id].PID) == os.Getpid() {
 		reason = reason.Own()
