@@ -87,12 +87,12 @@ var formats = []Format{
 		return folded.Write(w, p, folded.Options{Annotate: o.Annotate, Delimited: o.Delimited, Value: value})
 	}},
 	{Name: "html", Endings: []string{".html", ".htm"}, keeps: keeps{values: true}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
-		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames, Native: o.Native})
+		return flame.WriteHTML(w, p, flame.Compare(p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames, Native: o.Native}))
 	}, onRequest: true, writeTimes: func(w io.Writer, p *profile.Profile, line *profile.Timeline, o Options, value int) error {
 		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames, Native: o.Native, Times: line})
 	}},
 	{Name: "svg", Endings: []string{".svg"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
-		return flame.WriteSVG(w, p, flame.Options{Width: o.Width, Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames})
+		return flame.WriteSVG(w, p, flame.Compare(p, flame.Options{Width: o.Width, Value: value, Inverted: o.Inverted, ShortNames: o.ShortNames}))
 	}},
 	{Name: "pprof", Endings: []string{".pb.gz", ".pprof", ".prof"}, keeps: keeps{values: true, negatives: true, units: true, labels: true}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return pprof.Write(w, p, pprof.Options{System: o.System})

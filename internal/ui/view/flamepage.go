@@ -29,7 +29,7 @@ func (p *flamePage) create() error {
 			page.Title, page.Base = o.Base.Name+" → "+o.Input.Name, o.Base.Profile
 		}
 		var b strings.Builder
-		p.shown, p.err = flame.WritePage(&b, o.Input.Profile, page)
+		p.shown, p.err = flame.WritePage(&b, o.Input.Profile, flame.Compare(o.Input.Profile, page))
 		p.text = b.String()
 	})
 	return p.err

@@ -16,6 +16,7 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/report"
+	"fulgur/internal/profile/sides"
 )
 
 // Options configures the drawing.
@@ -40,6 +41,9 @@ type Options struct {
 	// function by function. On the page, colors show whether the share of a box grew or
 	// shrank; in pictures, whether its amount did.
 	Base *profile.Profile
+	// Sides, if not nil, names the two profiles, instead of before and now. Then colors on the page also show
+	// whether the amount of a box differs, rather than its share.
+	Sides *Sides
 	// Times, if not nil, is the recording of the profile. The page then shows its time on
 	// and off the CPU, and when it was spent. It cannot be combined with Base.
 	Times *profile.Timeline
@@ -47,6 +51,23 @@ type Options struct {
 	// source code and instructions (package view). The page then shows these, and may
 	// access only that server.
 	Listings string
+}
+
+// Sides are the names of two profiles that are compared.
+type Sides struct {
+	Base, New string
+}
+
+// Compare returns options with which a flame graph of slow intervals compares them with the others, if p
+// has both, and o are of no other comparison.
+func Compare(p *profile.Profile, o Options) Options {
+	if o.Base != nil || o.Value < 0 || o.Value >= len(p.ValueTypes) || p.ValueTypes[o.Value] != sides.Slow {
+		return o
+	}
+	if base, ok := sides.Base(p); ok {
+		o.Base, o.Sides = base, &Sides{Base: "others", New: "slow"}
+	}
+	return o
 }
 
 func (o Options) width() float64 {

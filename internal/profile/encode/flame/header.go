@@ -89,6 +89,9 @@ type finding struct {
 // base describes a base profile.
 type base struct {
 	Seconds float64 `json:"seconds"`
+	// Name and Other are the names of [Options.Sides].
+	Name  string `json:"name,omitempty"`
+	Other string `json:"other,omitempty"`
 }
 
 type valueType struct {
@@ -178,6 +181,9 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 	}
 	if o.Base != nil {
 		h.Base = &base{Seconds: o.Base.Meta.Duration.Seconds()}
+		if o.Sides != nil {
+			h.Base.Name, h.Base.Other = o.Sides.Base, o.Sides.New
+		}
 	}
 	if !m.Start.IsZero() {
 		h.Meta.Start = m.Start.UTC().Format(time.RFC3339)

@@ -115,7 +115,7 @@ func drawSVG(w io.Writer, p *profile.Profile, o Options, t *tree) error {
 			color = changeClass(t.nodes[b.node].change())
 		}
 		fmt.Fprintf(out, `<g%s><title>%s</title><rect class="%s" x="%.3f" y="%g" width="%.3f" height="%g"/>`,
-			shortData(f, o), escapeXML(tooltip(f, t, b.node, p.ValueTypes[o.Value])), color, b.x, y, max(b.width-svgGap, b.width/2), svgRow-1)
+			shortData(f, o), escapeXML(tooltip(f, t, b.node, o, p.ValueTypes[o.Value])), color, b.x, y, max(b.width-svgGap, b.width/2), svgRow-1)
 		if label := f.fit(o.ShortNames, b.width-6); label != "" {
 			class := ""
 			if f.inlined {
@@ -225,11 +225,15 @@ func layout(t *tree, width float64) (rects []rect, rows int) {
 }
 
 // tooltip describes node n of frame f.
-func tooltip(f frame, t *tree, n uint32, v profile.ValueType) string {
+func tooltip(f frame, t *tree, n uint32, o Options, v profile.ValueType) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s, %.2f%%", f.name, amount(t.nodes[n].total, v), 100*float64(t.nodes[n].total)/float64(t.total()))
 	if len(t.profiles) > 1 {
-		fmt.Fprintf(&b, "\nbefore: %s", amount(t.nodes[n].before, v))
+		name := "before"
+		if o.Sides != nil {
+			name = o.Sides.Base
+		}
+		fmt.Fprintf(&b, "\n%s: %s", name, amount(t.nodes[n].before, v))
 	}
 	if f.inlined {
 		b.WriteString("\ninlined")

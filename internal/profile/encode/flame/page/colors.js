@@ -90,8 +90,9 @@ class Colors {
     const middle = (SHADES - 1) / 2;
     if (this.mode === 'name') return [];
     if (this.mode === 'change') {
-      return this.byChange.map((color, i) =>
-        [{ 0: 'only before', [CHANGES]: 'same share', [2 * CHANGES]: 'only now' }[i] ?? '', color]);
+      const { base } = this.data;
+      const ends = base.name ? [`only ${base.name}`, 'same', `only ${base.other}`] : ['only before', 'same share', 'only now'];
+      return this.byChange.map((color, i) => [{ 0: ends[0], [CHANGES]: ends[1], [2 * CHANGES]: ends[2] }[i] ?? '', color]);
     }
     if (this.mode === 'module') {
       const named = this.modules.map((id) => [moduleName(this.data.strings[id]), this.byModule.get(id)[middle]]);

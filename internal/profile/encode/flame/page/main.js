@@ -431,7 +431,7 @@ class Page {
       facts.push(['Of zoomed box', percent(box.total, chart.zoom.total)]);
     }
     if (weights.base) {
-      facts.push(['Before', percent(box.base, weights.baseWhole)]);
+      facts.push([capital(this.data.base.name ?? 'before'), percent(box.base, weights.baseWhole)]);
       facts.push(['Change', pointsChange(box.total / (weights.whole || 1), box.base / (weights.baseWhole || 1))]);
     }
     return [...facts, ...describe(this.data, box.frame)];

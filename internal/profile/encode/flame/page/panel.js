@@ -228,7 +228,8 @@ class Panel {
     };
     const sides = element('section');
     sides.append(element('h3', 'Totals'), definitions(element('dl'), [
-      ['Before', amount(weights.baseWhole, valueType)], ['Now', amount(weights.whole, valueType)]]));
+      [capital(page.data.base.name ?? 'before'), amount(weights.base.whole, valueType)],
+      [capital(page.data.base.other ?? 'now'), amount(weights.whole, valueType)]]));
     return [sides, ...section('More', 1), ...section('Less', -1)];
   }
 

@@ -15,7 +15,7 @@ function showSummary({ meta: m, samples, values, base }, value) {
   };
   const text = [
     m.scope, values.length ? total(value, m.seconds) : '',
-    base && values.length ? `before: ${total(values.length + value, base.seconds)}` : '',
+    base && values.length ? `${base.name ?? 'before'}: ${total(values.length + value, base.seconds)}` : '',
     m.start ? new Date(m.start).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' }) : '',
   ].filter(Boolean).join(' · ');
   byId('summary').textContent = text;

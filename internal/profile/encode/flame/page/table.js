@@ -20,6 +20,7 @@ class Table {
     };
     for (const header of byId('table').querySelectorAll('th')) {
       header.hidden = ['before', 'change'].includes(header.dataset.column) && !data.compared;
+      if (header.dataset.column === 'before' && data.base?.name) header.firstElementChild.textContent = capital(data.base.name);
       header.firstElementChild.addEventListener('click', () => this.page.sorted(header.dataset.column));
     }
     byId('more').addEventListener('click', () => {

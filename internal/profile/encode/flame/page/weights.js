@@ -34,7 +34,8 @@ class Weights {
     // of the base in a comparison, else null
     this.base = data.compared ? new Sums(data, values[data.values.length + type], keeps) : null;
     this.whole = this.sums.whole;
-    this.baseWhole = this.base ? this.base.whole : 0;
+    // Changes of amounts, rather than of shares, are shares of the profile.
+    this.baseWhole = !this.base ? 0 : data.base.name ? this.whole : this.base.whole;
   }
   total(chain) { return this.sums.total(chain); }
   self(chain) { return this.sums.self(chain); }
