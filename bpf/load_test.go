@@ -45,7 +45,7 @@ func TestLoadUnwind(t *testing.T) {
 // Sources with more options than the default ones, on which their programs depend, have tests of their own.
 func TestLoadSources(t *testing.T) {
 	testenv.EveryKernel(t)
-	own := []doctor.Command{doctor.Profile, doctor.Count, doctor.Latency, doctor.Alloc}
+	own := []doctor.Command{doctor.Profile, doctor.Count, doctor.Latency, doctor.Slow, doctor.Alloc}
 	for _, subject := range sources.All() {
 		if slices.Contains(own, subject.Command()) {
 			continue
@@ -85,6 +85,19 @@ func TestLoadLatency(t *testing.T) {
 			match = latency.GoCall
 		}
 		return latency.Load(latency.Options{Options: o, Match: match})
+	})
+}
+
+// The parts of intervals are followed.
+func TestLoadSlow(t *testing.T) {
+	testenv.EveryKernel(t)
+	testLoadSource(t, func(o probe.Options) (loaded, error) {
+		match := latency.KernelCall
+		if o.Timeline {
+			match = latency.UserCall
+		}
+		o.Timeline = false // it has none
+		return latency.Load(latency.Options{Options: o, Match: match, Follow: &latency.Follow{Rows: 1}})
 	})
 }
 

@@ -55,6 +55,7 @@ var subcommands = []subcommand{
 	{"runq", measureGroup, "Measure run-queue latency by stack.", with[runQCommand]},
 	{"count", measureGroup, "Count tracepoints, function calls and USDT probes by stack.", with[countCommand]},
 	{"latency", measureGroup, "Measure the time of function calls, or between two events, by stack.", with[latencyCommand]},
+	{"slow", measureGroup, "Profile what slow calls or intervals do that the others do not.", with[slowCommand]},
 	{"locks", measureGroup, "Measure the time that threads wait for locks, by stack and lock.", with[locksCommand]},
 	{"alloc", measureGroup, "Measure memory allocations by stack.", with[allocCommand]},
 	{"record", measureGroup, "Record CPU time, waits, disk requests and page faults on one timeline.", with[recordCommand]},
@@ -276,6 +277,7 @@ func newParser(list []subcommand, stdout, stderr io.Writer, helped func(), more 
 		kong.Exit(func(int) { helped() }),
 		kong.WithHyphenPrefixedParameters(true), // "-p -1": the value's own error is more helpful
 		profileVars(),
+		slowVars(),
 		recordVars(),
 		formatVars(),
 		kong.Vars{"version": versionLine()},

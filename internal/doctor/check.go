@@ -23,6 +23,7 @@ const (
 	RunQ            Command = "runq"
 	Count           Command = "count"
 	Latency         Command = "latency"
+	Slow            Command = "slow"
 	Locks           Command = "locks"
 	Alloc           Command = "alloc"
 	Record          Command = "record"
@@ -61,6 +62,7 @@ var commands = []command{
 	{RunQ, []Command{OffCPU}, 72, true},                              // 65
 	{Count, []Command{Count}, 64, true},                              // 57
 	{Latency, []Command{Latency}, 72, true},                          // 60
+	{Slow, []Command{Slow}, 96, true},                                // not measured: Latency and 12 for the parts of intervals
 	{Locks, []Command{Latency}, 112, true},                           // 98
 	{Alloc, []Command{Alloc}, 88, true},                              // 79
 	{Record, []Command{Profile, OffCPU, BlockIO, Faults}, 112, true}, // 98

@@ -45,19 +45,19 @@ var trials = slices.Concat([]check{
 		remedy: do("use a kernel with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS; on arm64, Linux 6.4 or newer"),
 	}),
 	trial(ProbeKprobe, "kprobe", fault{
-		costs:  []Command{Count, Latency},
+		costs:  []Command{Count, Latency, Slow},
 		lost:   "kprobe and kretprobe events cannot be counted or timed",
 		remedy: do("use a kernel with CONFIG_KPROBE_EVENTS, or tracepoints"),
 	}),
 	trial(ProbeUprobe, "uprobe", fault{
 		stops:  []Command{Alloc},
-		costs:  []Command{Count, Latency},
+		costs:  []Command{Count, Latency, Slow},
 		lost:   "uprobe, uretprobe and usdt events cannot be counted or timed",
 		remedy: do("use a kernel with CONFIG_UPROBE_EVENTS"),
 	}),
 	trial(ProbeTracepoint, "tracepoint", fault{
 		stops:  []Command{Locks},
-		costs:  []Command{Count, Latency},
+		costs:  []Command{Count, Latency, Slow},
 		lost:   "tracepoints cannot be counted or timed",
 		remedy: do("use a kernel with tracefs, and run fulgur with sudo"),
 	}),

@@ -39,6 +39,9 @@ type openProcess struct {
 // counts without a trace. leaves reports whether rules leave out a process, given those that may match
 // it and its owner; buildProfile also returns the samples of such processes. recorded, if not nil, adds its stacks to the profile.
 func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]stacks.Values, names *naming.Names, meta profile.Meta, losses profile.Losses, leaves func(may uint64, owner *containers.Membership) bool, recorded *recorder) (_ *profile.Profile, excluded Excluded) {
+	if f, ok := what.(source.Finisher); ok {
+		f.Finish(store)
+	}
 	values := what.Values(store)
 	all := make([]int64, len(values))
 	// The result of sums is valid until the next call.

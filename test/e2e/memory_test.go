@@ -87,7 +87,7 @@ func TestMemoryNeeds(t *testing.T) {
 	pid := strconv.Itoa(target.Process.Pid)
 	arguments := map[doctor.Command][]string{
 		doctor.Profile: {"-e", "cpu-clock"}, doctor.OffCPU: nil, doctor.BlockIO: nil, doctor.Faults: nil, doctor.RunQ: nil,
-		doctor.Count: {"-e", "syscalls:sys_enter_read"}, doctor.Latency: {"-e", "syscalls:sys_enter_read"}, doctor.Locks: nil, doctor.Alloc: nil,
+		doctor.Count: {"-e", "syscalls:sys_enter_read"}, doctor.Latency: {"-e", "syscalls:sys_enter_read"}, doctor.Slow: {"-e", "syscalls:sys_enter_read", "--over", "1ms"}, doctor.Locks: nil, doctor.Alloc: nil,
 		doctor.Record: {"--save-only"},
 	}
 	for _, name := range doctor.Commands {

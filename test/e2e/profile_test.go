@@ -40,7 +40,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 }
 
 // summarizing are the commands with a summary.
-var summarizing = []string{"profile", "offcpu", "runq", "blockio", "faults", "softirq", "count", "latency", "locks", "alloc", "record"}
+var summarizing = []string{"profile", "offcpu", "runq", "blockio", "faults", "softirq", "count", "latency", "slow", "locks", "alloc", "record"}
 
 // inFull asks for a summary with all losses and notes, unless the arguments choose another one: tests
 // look at them. TestShortSummary tests the short one.

@@ -52,6 +52,11 @@ type Subject interface {
 	Notes(*stacks.Store) []string
 }
 
+// Finisher is a [Subject] that completes the samples of a store before they become a profile.
+type Finisher interface {
+	Finish(*stacks.Store)
+}
+
 // Common is the part of a session's options that subjects depend on.
 type Common struct {
 	// Target is the target. A command's process is added when it is launched.

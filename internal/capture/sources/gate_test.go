@@ -17,6 +17,7 @@ import (
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/slow"
 	"fulgur/internal/capture/softirq"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
@@ -42,6 +43,9 @@ func occasions() map[doctor.Command]occasion {
 		doctor.Faults:  {self, faults.New(faults.Config{}), fault},
 		doctor.SoftIRQ: {target.Target{}, softirq.New(), sendPacket},
 		doctor.Count:   {self, hits.New(hits.Config{Events: []string{"syscalls:sys_enter_getppid"}}), call},
+		doctor.Slow: {self, slow.New(slow.Config{
+			Config: latency.Config{Events: []string{"syscalls:sys_enter_getppid"}}, Over: time.Nanosecond,
+		}), call},
 		doctor.Latency: {self, latency.New(latency.Config{Events: []string{"syscalls:sys_enter_getppid"}}), call},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fulgur/internal/capture/latency"
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/slow"
 	"fulgur/internal/capture/softirq"
 	"fulgur/internal/capture/source"
 )
@@ -24,6 +25,7 @@ func All() []source.Subject {
 		softirq.New(),
 		hits.New(hits.Config{}),
 		latency.New(latency.Config{}),
+		slow.New(slow.Config{}),
 		alloc.New(alloc.Config{}),
 	}
 }
