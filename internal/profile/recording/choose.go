@@ -93,14 +93,13 @@ func (e *chosenEvents) OnCPU(t profile.ThreadID) iter.Seq2[profile.OnCPU, error]
 // OffCPU implements [profile.Events].
 func (e *chosenEvents) OffCPU(t profile.ThreadID) iter.Seq2[profile.OffCPU, error] {
 	task := taskAt(e.line, t, e.perThread)
-	return only(e.Events.OffCPU(t), func(w *profile.OffCPU) (ok bool) {
-		noted := false
+	return only(e.Events.OffCPU(t), func(w *profile.OffCPU) bool {
+		stack, noted, ok := e.chosen(w.Stack, e.stacks.wait(*w), task(w.Start, false))
 		reason := e.line.Reason(*w)
-		w.Stack, noted, ok = e.chosen(w.Stack, e.stacks.wait(*w), task(w.Start, false))
-		if w.Reason = ""; noted {
-			w.Reason = reason
+		if !noted {
+			reason = ""
 		}
-		w.WakerStack = 0
+		w.Stack, w.Reason, w.WakerStack = stack, reason, 0
 		return ok
 	})
 }
