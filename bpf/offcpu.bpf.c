@@ -52,8 +52,7 @@ enum scratch {
 struct count_key {
 	u64 id; /* of the user half of the stack */
 	u64 kernel; /* of the kernel half */
-	u64 waker; /* of the waker's stack; 0 if not distinguished */
-	u64 peer; /* 0 if not distinguished, or unknown */
+	u64 waker; /* of the waker's stack, or with by_peer the peer; 0 if not distinguished */
 	u32 tid;
 	u16 cpu; /* that it left */
 	u16 runnable; /* it never slept: another thread took its CPU */
@@ -385,7 +384,7 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 	if (by_waker)
 		key.waker = t->waker;
 	if (by_peer && !key.runnable)
-		key.peer = t->peer;
+		key.waker = t->peer;
 	if (by_thread)
 		key.tid = task_pid(task);
 	if (by_cpu)

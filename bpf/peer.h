@@ -203,7 +203,7 @@ __noinline u64 peer_of_descriptor(u64 waiting, u32 fd, u32 slot)
  * The ID of the peer of the socket for which task waits, or 0 if it waits for none, or that is not
  * certain.
  */
-static __always_inline u64 peer_of(struct task_struct *task, u32 slot)
+static __noinline u64 peer_of(struct task_struct *task, u32 slot)
 {
 	u64 address = 0;
 

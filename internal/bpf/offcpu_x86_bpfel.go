@@ -18,7 +18,6 @@ type OffCPUCountKey struct {
 	Id       uint64
 	Kernel   uint64
 	Waker    uint64
-	Peer     uint64
 	Tid      uint32
 	Cpu      uint16
 	Runnable uint16

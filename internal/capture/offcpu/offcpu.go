@@ -101,7 +101,11 @@ func Load(o probe.Options, c Config) (*Source, error) {
 
 		bpf.OffCPUVarDistributes: c.RunQueue,
 	})
-	p, err := probe.Load(spec, o, variables, counted)
+	convert := counted
+	if c.Peers {
+		convert = countedByPeer
+	}
+	p, err := probe.Load(spec, o, variables, convert)
 	if err != nil {
 		return nil, err
 	}
@@ -137,9 +141,17 @@ func counted(k bpf.OffCPUCountKey, v bpf.OffCPUCountValue) (stacks.Key, stacks.V
 	if k.Runnable != 0 {
 		detail = Preempted
 	}
-	detail |= k.Peer << peerShift
 	return stacks.Key{ID: k.Id, Kernel: k.Kernel, Waker: k.Waker, TID: k.Tid, CPU: uint32(k.Cpu), Detail: detail},
 		stacks.Values{Waits: v.Times, Sleeping: v.Sleeping, Runnable: v.Waiting, OffCPU: v.Sleeping + v.Waiting}
+}
+
+// countedByPeer is counted with [Config.Peers]: the key has the peer in place of the waker.
+func countedByPeer(k bpf.OffCPUCountKey, v bpf.OffCPUCountValue) (stacks.Key, stacks.Values) {
+	peer := k.Waker
+	k.Waker = 0
+	key, values := counted(k, v)
+	key.Detail |= peer << peerShift
+	return key, values
 }
 
 // RunQueue returns the distribution of the times that threads waited for a CPU until they ran, with

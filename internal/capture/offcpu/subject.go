@@ -59,6 +59,9 @@ func (m *Subject) Complete(c source.Common) error {
 	if m.Longest > 0 && m.Longest < m.Shortest {
 		return usage.Errorf("no wait is both at least %s and at most %s", m.Shortest, m.Longest)
 	}
+	if m.Peers && m.WakerStacks {
+		return usage.Errorf("peers and the stacks of wakers cannot be combined")
+	}
 	if len(c.Target.CPUs) > 0 {
 		return usage.Errorf("%s does not work with off-CPU time: a waiting thread is on no CPU", usage.CPUs)
 	}
