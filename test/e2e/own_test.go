@@ -67,7 +67,7 @@ func TestOwnTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) { a.check(t) })
 	}
 	for _, i := range pythons(t) {
-		check(i.name, accountant{pythonModule, place(t, interpreter(i), "own.py"), zlib, "own_zlib", true})
+		check(i.name, accountant{pythonModule, place(t, i, "own.py"), zlib, "own_zlib", true})
 	}
 	for _, i := range interpreters(t, "node", "nodes.sh", "FULGUR_TEST_NODES") {
 		check(i.name, accountant{jsModule, place(t, i, "own.js", "--single-threaded"), zlib, "processChunkSync", false})
