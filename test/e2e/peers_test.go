@@ -42,6 +42,9 @@ func TestPeers(t *testing.T) {
 		}
 		peer := strings.TrimSpace(strings.SplitN(line, " ", 3)[2])
 		rounding := 1000 * waits[peer] // of each stack
+		if testenv.Patience(1) > 1 {
+			most += most / 2 // the clocks of an emulated machine's CPUs differ
+		}
 		if n := times[peer]; n < least-rounding || n > most+rounding {
 			t.Errorf("got %d ns of waits for %s, want %d to %d", n, peer, least, most)
 		}
