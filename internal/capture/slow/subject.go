@@ -21,6 +21,7 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
 	"fulgur/internal/profile/sides"
 )
 
@@ -219,7 +220,7 @@ func (m *Subject) excluded(store *stacks.Store) (lines []string) {
 		return []string{plain.Error(err)}
 	}
 	if m.config.Slowest > 0 && m.source.slow.From > 0 {
-		lines = append(lines, fmt.Sprintf("slow at the end: %s or longer", m.source.slow.From))
+		lines = append(lines, fmt.Sprintf("slow at the end: %s or longer", describe.Quantity(int64(m.source.slow.From), "nanoseconds")))
 	}
 	for _, of := range []struct {
 		n   uint64
