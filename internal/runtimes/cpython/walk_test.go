@@ -55,7 +55,7 @@ func FuzzWalk(f *testing.F) {
 
 // Offsets that CPython 3.13 gives lead to no access beyond what is read of a frame.
 func TestOddOffsets(t *testing.T) {
-	python := layout{Minor: 13, Entry: entryFrame, FrameSize: maxFrame, FrameBack: maxFrame - 7, FrameCode: maxFrame - 7, FramePosition: maxFrame - 7, FrameOwner: maxFrame - 1, ThreadFrame: 8, Thread: listed, Interpreters: 8, Threads: 8, ThreadNext: 16, ThreadId: 24, ThreadStatus: 32, CodeType: 0x0808080808080808, CodeVersion: codeVersion, CodeLine: maxCode, CodeFile: maxCode, CodeName: maxCode, CodeLines: maxCode}
+	python := layout{Minor: 13, Entry: entryFunction, FrameSize: maxFrame, FrameBack: maxFrame - 7, FrameCode: maxFrame - 7, FramePosition: maxFrame - 7, FrameOwner: maxFrame - 1, ThreadFrame: 8, Thread: listed, Interpreters: 8, Threads: 8, ThreadNext: 16, ThreadId: 24, ThreadStatus: 32, CodeType: 0x0808080808080808, CodeVersion: codeVersion, CodeLine: maxCode, CodeFile: maxCode, CodeName: maxCode, CodeLines: maxCode}
 	thread := runtimes.Thread{TP: 0x0808080808080808, Read: func(_ uint64, buf []byte) bool {
 		for i := range buf {
 			buf[i] = 8
