@@ -242,7 +242,7 @@ func TestProfileBadInput(t *testing.T) {
 		{[]string{"-p", "2", "1"}, 1, []string{"kernel thread", "kthreadd"}},
 		{[]string{"-F", "0", "1"}, 2, []string{"frequency"}},
 		{[]string{"-F", "99999999", "1"}, 2, []string{"kernel.perf_event_max_sample_rate"}},
-		{[]string{"--max-depth", "1000", "1"}, 2, []string{"kernel.perf_event_max_stack"}},
+		{[]string{"--max-depth", "1000", "1"}, 2, []string{"above the maximum of 127 frames"}},
 		{[]string{"-e", "no-such-event", "1"}, 2, []string{"no-such-event"}},
 		{[]string{"-U", "-K", "1"}, 2, []string{"user", "kernel"}},
 		{[]string{"--cgroup", "/no/such/group", "1"}, 1, []string{"/no/such/group"}},

@@ -32,7 +32,7 @@ func TestSharedTables(t *testing.T) {
 			}
 			s := loaded[0]
 			defer s.Close()
-			if limit := uint64(16 << 20); s.MapMemory() == 0 || s.MapMemory() > limit {
+			if limit := uint64(20 << 20); s.MapMemory() == 0 || s.MapMemory() > limit {
 				t.Errorf("got maps of %d bytes, want 1 to %d", s.MapMemory(), limit)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/capture/perfring"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/procfs"
@@ -49,7 +50,7 @@ func TestWeights(t *testing.T) {
 	}
 	var sum, samples uint64
 	for _, r := range take(t, s) {
-		if one, ok := r.(perfevent.Sample); ok {
+		if one, ok := r.(perfring.Interpreted); ok {
 			sums[one.TID] += one.Period
 			sum += one.Period
 			samples++
@@ -97,7 +98,7 @@ func TestSample(t *testing.T) {
 		switch r := r.(type) {
 		case perfevent.Mmap2:
 			mapped = true
-		case perfevent.Sample:
+		case perfring.Interpreted:
 			if !mapped {
 				t.Error("got a sample before the mappings of its process")
 			}
