@@ -12,6 +12,7 @@
 
 #include "hash.h"
 #include "kernel.h"
+#include "scratch.h"
 #include "task.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
