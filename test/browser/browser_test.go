@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"fulgur/internal/testenv"
 )
@@ -250,8 +251,14 @@ func (c *tab) downloads() func(selector string) string {
 	c.t.Helper()
 	dir := c.t.TempDir()
 	c.saveTo(dir)
+	// Chromium drops the downloads of a page beyond ten in a second.
+	const few, enough = 8, 1100 * time.Millisecond
+	clicks := 0
 	return func(selector string) string {
 		c.t.Helper()
+		if clicks++; clicks%few == 0 {
+			time.Sleep(enough)
+		}
 		before := c.saved()
 		c.clickOn(selector)
 		c.waitFor(func() bool { return c.saved() > before }, "the end of a download")
