@@ -451,9 +451,13 @@ func TestEnds(t *testing.T) {
 		m.poll(t)
 	}
 	a := m.finish(t)
+	most := 0
+	if testenv.Patience(1) > 1 {
+		most = a.excluded / 100 // user space may be too slow to learn the program of a process that ends
+	}
 	for pid := range all {
-		if n := a.taken[image{pid, "ends"}]; n > 0 {
-			t.Errorf("got %d samples of an excluded process", n)
+		if n := a.taken[image{pid, "ends"}]; n > most {
+			t.Errorf("got %d samples of an excluded process, want at most %d", n, most)
 		}
 	}
 	if a.excluded == 0 {
