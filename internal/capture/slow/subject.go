@@ -200,6 +200,18 @@ func (m *Subject) Describe(meta *profile.Meta) {
 	meta.Value = sides.Slow.Type
 }
 
+// WhyNothing implements [source.Subject].
+func (m *Subject) WhyNothing() string {
+	switch e, err := m.source.Excluded(); {
+	case err != nil:
+	case e.Undecided > 0:
+		return plain.Count(e.Undecided, "interval") + " ended before it was known which are slow: measure longer, or use --over"
+	case e.Moved+e.Unseen > 0:
+		return "all intervals are on neither side"
+	}
+	return m.Subject.WhyNothing()
+}
+
 // Notes implements [source.Subject].
 func (m *Subject) Notes(store *stacks.Store) []string {
 	lines := append(m.Subject.Notes(nil), m.excluded(store)...)
