@@ -3,7 +3,7 @@
 //
 // [Sampler] looks at the processes of the target about as often as samples are wanted. A process that has used CPU time
 // since the last look is due: one of its threads that runs or waits for a CPU is stopped, its registers and a part of its
-// stack are copied, and it is let go. As many are due as CPUs were in use. A sample stands for the CPU time that its thread
+// stack are copied, its frames of Python and Ruby are read, and it is let go. As many are due as CPUs were in use. A sample stands for the CPU time that its thread
 // has used since its last sample, so that the samples add up to the CPU time of the target, except for what [Sampler.Total]
 // has beyond them: the time of threads that were never found running, or since the last sample.
 //
