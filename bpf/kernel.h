@@ -313,6 +313,17 @@ struct wait_queue_entry {
 	struct list_head entry;
 };
 
+/* The owner of the entries of poll(). */
+struct poll_wqueues {
+	struct task_struct *polling_task;
+};
+
+struct pollfd {
+	int fd;
+	short events;
+	short revents;
+};
+
 struct wait_queue_head {
 	struct list_head head;
 };
@@ -468,7 +479,9 @@ struct rw_semaphore {
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
 	unsigned long bp;
+	unsigned long si;
 	unsigned long di;
+	unsigned long orig_ax; /* the number of the system call */
 	unsigned long ip;
 	unsigned long sp;
 };
@@ -479,6 +492,7 @@ struct pt_regs {
 	u64 pc;
 	u64 pstate;
 	u64 orig_x0; /* the first argument of a system call */
+	s32 syscallno;
 };
 #endif
 

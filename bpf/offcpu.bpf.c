@@ -651,7 +651,7 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	first.id = id;
 	first.weight = 1;
 	if (by_peer)
-		first.peer = peer_of(task, SCRATCH_ITERATOR);
+		first.peer = peer_of_other(task, SCRATCH_ITERATOR);
 	first.cpu = task_number(task, wake_cpu);
 	first.state = state;
 	err = bpf_map_update_elem(&threads, &tid, &first, BPF_NOEXIST);

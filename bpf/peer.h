@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The other ends of sockets. A system call on a socket has its descriptor as the first argument,
- * but another thread may have put another file there meanwhile. So a thread waits for a socket only
- * if it is in the socket's own queue of waiting threads, which proves it for every system call.
+ * and poll() has it in memory, but another thread may have put another file there meanwhile. So a
+ * thread waits for a socket only if it is in the socket's own queue of waiting threads, which
+ * proves it for every system call.
  *
  * Other CPUs may change all that is read here, so every pointer is copied, and may lead nowhere.
  * Whoever frees a socket first wakes the threads in its queue.
@@ -24,6 +25,7 @@ const volatile bool by_peer;
 enum peer_limit {
 	PEER_PATH = 104, /* bytes of a path; a longer one is cut */
 	PEER_WAITERS = 8, /* waiting threads to look at from each end of the queue */
+	PEER_POLLED = 7, /* descriptors of poll() to look at, and a mask for them */
 };
 
 const enum peer_limit *unused_peer_limit __attribute__((unused));
@@ -62,20 +64,43 @@ struct {
 u64 peers_lost; /* waits whose peer did not fit into the map */
 
 /* Like other scratch memory, one for each program that may be interrupted by the others. */
+struct peer_scratch {
+	struct peer peer;
+	struct pollfd polled[PEER_POLLED];
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SCRATCHES);
 	__type(key, u32);
-	__type(value, struct peer);
-} peer_scratch SEC(".maps");
+	__type(value, struct peer_scratch);
+} peer_scratches SEC(".maps");
 
-/* The first argument of the system call that task is in, or of its last one. */
-static __always_inline u64 task_first_argument(struct task_struct *task)
+/* The system call that a task is in, or its last one, with two arguments. */
+struct task_call {
+	u64 number, first, second;
+};
+
+static __always_inline struct task_call task_call(struct task_struct *task)
+{
+	struct pt_regs *regs = task_regs(task);
+
+#if defined(__TARGET_ARCH_x86)
+	return (struct task_call){ regs_read(regs, orig_ax), regs_read(regs, di),
+				   regs_read(regs, si) };
+#else
+	return (struct task_call){ regs_read(regs, syscallno), regs_read(regs, orig_x0),
+				   regs_read(regs, regs[1]) };
+#endif
+}
+
+/* Whether a system call is poll() or ppoll(). */
+static __always_inline bool call_polls(u64 number)
 {
 #if defined(__TARGET_ARCH_x86)
-	return regs_read(task_regs(task), di);
+	return number == 7 || number == 271;
 #else
-	return regs_read(task_regs(task), orig_x0);
+	return number == 73;
 #endif
 }
 
@@ -95,17 +120,20 @@ static __always_inline struct sock *task_socket(struct task_struct *task, u32 fd
 	return BPF_CORE_READ(socket, sk);
 }
 
-/* Whether a place in a queue is that of task. */
-static __always_inline bool waits_at(struct list_head *at, struct task_struct *task)
+/* Whether a place in a queue is that of task, which polls or not. */
+static __always_inline bool waits_at(struct list_head *at, struct task_struct *task, bool polls)
 {
 	struct wait_queue_entry *entry =
 		(void *)at - bpf_core_field_offset(struct wait_queue_entry, entry);
+	void *owner = BPF_CORE_READ(entry, private);
 
-	return BPF_CORE_READ(entry, private) == task;
+	if (polls)
+		owner = BPF_CORE_READ((struct poll_wqueues *)owner, polling_task);
+	return owner == task;
 }
 
 /* Whether task is in the socket's queue of waiting threads. */
-static __always_inline bool waits_for(struct task_struct *task, struct sock *sk)
+static __always_inline bool waits_for(struct task_struct *task, struct sock *sk, bool polls)
 {
 	struct list_head *head = (void *)BPF_CORE_READ(sk, sk_wq) +
 				 bpf_core_field_offset(struct socket_wq, wait.head);
@@ -117,7 +145,7 @@ static __always_inline bool waits_for(struct task_struct *task, struct sock *sk)
 		last = BPF_CORE_READ(last, prev);
 		if (first == head || !first || !last)
 			return false;
-		if (waits_at(first, task) || waits_at(last, task))
+		if (waits_at(first, task, polls) || waits_at(last, task, polls))
 			return true;
 	}
 	return false;
@@ -165,19 +193,24 @@ static __always_inline void peer_of_unix(struct peer *p, struct sock *sk)
 				      sizeof(u16));
 }
 
-/* See peer_of(). A global function, which the verifier checks once, and which takes no pointers. */
-__noinline u64 peer_of_descriptor(u64 waiting, u32 fd, u32 slot)
+/*
+ * The ID of the peer of the socket with a descriptor if the thread waits for it, else 0. A global
+ * function, which the verifier checks once, and which takes no pointers.
+ */
+__noinline u64 peer_of_descriptor(u64 waiting, u32 fd, bool polls, u32 slot)
 {
 	struct task_struct *task = (void *)waiting;
-	struct peer *p = bpf_map_lookup_elem(&peer_scratch, &slot);
+	struct peer_scratch *scratch = bpf_map_lookup_elem(&peer_scratches, &slot);
+	struct peer *p;
 	struct sock *sk;
 	u64 id = 1;
 	u32 i;
 
-	if (!p || !task)
+	if (!scratch || !task)
 		return 0;
+	p = &scratch->peer;
 	sk = task_socket(task, fd);
-	if (!sk || !waits_for(task, sk))
+	if (!sk || !waits_for(task, sk, polls))
 		return 0;
 	__builtin_memset(p, 0, sizeof(*p));
 	p->family = BPF_CORE_READ(sk, __sk_common.skc_family);
@@ -201,15 +234,66 @@ __noinline u64 peer_of_descriptor(u64 waiting, u32 fd, u32 slot)
 }
 
 /*
- * The ID of the peer of the socket for which task waits, or 0 if it waits for none, or that is not
- * certain.
+ * The ID of the peer of the only socket among the polled descriptors in the scratch memory. Also a
+ * global function. A thread that polls several sockets waits for none in particular.
+ */
+__noinline u64 peer_of_polled(u64 waiting, u32 n, u32 slot)
+{
+	struct peer_scratch *scratch = bpf_map_lookup_elem(&peer_scratches, &slot);
+	u64 id = 0, next;
+	u32 i;
+
+	if (!scratch)
+		return 0;
+	for (i = 0; i < PEER_POLLED && i < n; i++) {
+		next = peer_of_descriptor(waiting, scratch->polled[i].fd, true, slot);
+		if (next && id)
+			return 0;
+		id = next ?: id;
+	}
+	return id;
+}
+
+/* See peer_of(). The task is the current one, or another. */
+static __always_inline u64 peer_of_task(struct task_struct *task, u32 slot, bool other)
+{
+	struct task_call call = task_call(task);
+	struct peer_scratch *scratch;
+	u64 address = 0, n = call.second;
+	long err;
+
+	bpf_probe_read_kernel(&address, sizeof(address), &task);
+	if (!call_polls(call.number))
+		return peer_of_descriptor(address, call.first, false, slot);
+	scratch = bpf_map_lookup_elem(&peer_scratches, &slot);
+	if (!scratch || !n || n > PEER_POLLED)
+		return 0;
+	barrier_var(n);
+	n &= PEER_POLLED; /* verifiers may not see the bounds above */
+	if (!other)
+		err = bpf_probe_read_user(scratch->polled, n * sizeof(struct pollfd),
+					  (void *)call.first);
+	else if (has_helper(copy_from_user_task))
+		err = bpf_copy_from_user_task(scratch->polled, n * sizeof(struct pollfd),
+					      (void *)call.first, task, 0);
+	else
+		return 0;
+	return err ? 0 : peer_of_polled(address, n, slot);
+}
+
+/*
+ * The ID of the peer of the socket for which the current task waits, or 0 if it waits for none, or
+ * that is not certain.
  */
 static __noinline u64 peer_of(struct task_struct *task, u32 slot)
 {
-	u64 address = 0;
+	return peer_of_task(task, slot, false);
+}
 
-	bpf_probe_read_kernel(&address, sizeof(address), &task);
-	return peer_of_descriptor(address, task_first_argument(task), slot);
+/* The same for a task that is not current. */
+static __always_inline u64 peer_of_other(struct task_struct *task, u32 slot)
+{
+	return peer_of_task(task, slot, true);
 }
 
 #endif

@@ -143,7 +143,7 @@ const (
 	OffCPUMapLabelScratches        = "label_scratches"
 	OffCPUMapLabelsSeen            = "labels_seen"
 	OffCPUMapOffcpuCopy            = "offcpu_copy"
-	OffCPUMapPeerScratch           = "peer_scratch"
+	OffCPUMapPeerScratches         = "peer_scratches"
 	OffCPUMapPeers                 = "peers"
 	OffCPUMapPythonStates          = "python_states"
 	OffCPUMapRemaps                = "remaps"
@@ -305,7 +305,7 @@ type OffCPUMapSpecs struct {
 	LabelScratches   *ebpf.MapSpec `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	OffcpuCopy       *ebpf.MapSpec `ebpf:"offcpu_copy"`
-	PeerScratch      *ebpf.MapSpec `ebpf:"peer_scratch"`
+	PeerScratches    *ebpf.MapSpec `ebpf:"peer_scratches"`
 	Peers            *ebpf.MapSpec `ebpf:"peers"`
 	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
@@ -431,7 +431,7 @@ type OffCPUMaps struct {
 	LabelScratches   *ebpf.Map `ebpf:"label_scratches"`
 	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	OffcpuCopy       *ebpf.Map `ebpf:"offcpu_copy"`
-	PeerScratch      *ebpf.Map `ebpf:"peer_scratch"`
+	PeerScratches    *ebpf.Map `ebpf:"peer_scratches"`
 	Peers            *ebpf.Map `ebpf:"peers"`
 	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
@@ -474,7 +474,7 @@ func (m *OffCPUMaps) Close() error {
 		m.LabelScratches,
 		m.LabelsSeen,
 		m.OffcpuCopy,
-		m.PeerScratch,
+		m.PeerScratches,
 		m.Peers,
 		m.PythonStates,
 		m.Remaps,

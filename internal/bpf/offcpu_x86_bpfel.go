@@ -144,7 +144,7 @@ const (
 	OffCPUMapLabelsSeen            = "labels_seen"
 	OffCPUMapOffcpuCopy            = "offcpu_copy"
 	OffCPUMapOrcTables             = "orc_tables"
-	OffCPUMapPeerScratch           = "peer_scratch"
+	OffCPUMapPeerScratches         = "peer_scratches"
 	OffCPUMapPeers                 = "peers"
 	OffCPUMapPythonStates          = "python_states"
 	OffCPUMapRemaps                = "remaps"
@@ -308,7 +308,7 @@ type OffCPUMapSpecs struct {
 	LabelsSeen       *ebpf.MapSpec `ebpf:"labels_seen"`
 	OffcpuCopy       *ebpf.MapSpec `ebpf:"offcpu_copy"`
 	OrcTables        *ebpf.MapSpec `ebpf:"orc_tables"`
-	PeerScratch      *ebpf.MapSpec `ebpf:"peer_scratch"`
+	PeerScratches    *ebpf.MapSpec `ebpf:"peer_scratches"`
 	Peers            *ebpf.MapSpec `ebpf:"peers"`
 	PythonStates     *ebpf.MapSpec `ebpf:"python_states"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
@@ -436,7 +436,7 @@ type OffCPUMaps struct {
 	LabelsSeen       *ebpf.Map `ebpf:"labels_seen"`
 	OffcpuCopy       *ebpf.Map `ebpf:"offcpu_copy"`
 	OrcTables        *ebpf.Map `ebpf:"orc_tables"`
-	PeerScratch      *ebpf.Map `ebpf:"peer_scratch"`
+	PeerScratches    *ebpf.Map `ebpf:"peer_scratches"`
 	Peers            *ebpf.Map `ebpf:"peers"`
 	PythonStates     *ebpf.Map `ebpf:"python_states"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
@@ -480,7 +480,7 @@ func (m *OffCPUMaps) Close() error {
 		m.LabelsSeen,
 		m.OffcpuCopy,
 		m.OrcTables,
-		m.PeerScratch,
+		m.PeerScratches,
 		m.Peers,
 		m.PythonStates,
 		m.Remaps,

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <err.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -150,6 +151,39 @@ static void local(int type, const char *path, int abstract)
 
 static int pair[2], other[2], moved;
 
+/* Polls some descriptors, which may belong to several sockets. */
+static void wait_polling(const int *fds, int n, const char *peer)
+{
+	struct pollfd polled[8];
+	struct timespec timeout = { 0, WAIT_MS * 1000000L };
+	long begin = now();
+	int i;
+
+	for (i = 0; i < n; i++)
+		polled[i] = (struct pollfd){ .fd = fds[i], .events = POLLIN };
+	if (n == 1 ? poll(polled, n, WAIT_MS) : ppoll(polled, n, &timeout, NULL))
+		errx(1, "%s: something came", peer);
+	printf("%ld %ld %s\n", LEAST_NS, now() - begin, peer);
+}
+
+/* A program that polls more than seven descriptors, or two sockets, waits for none in particular. */
+static void polling(void)
+{
+	struct sockaddr_in6 at;
+	socklen_t size;
+	int listener = bound(AF_INET, SOCK_STREAM, &at, &size), client = new_socket(AF_INET, SOCK_STREAM), ends[2], sockets[2];
+	char text[256];
+
+	if (listen(listener, 1) || connect(client, (void *)&at, size) || pipe(ends) || socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
+		err(1, "connect");
+	snprintf(text, sizeof(text), "tcp %s", name(client, 1));
+	wait_polling(&client, 1, text);
+	wait_polling((int[]){ ends[0], -1, client }, 3, text);
+	wait_polling((int[]){ sockets[0], client }, 2, "[no peer]");
+	wait_polling((int[]){ ends[0], -1, -1, -1, -1, -1, client }, 7, text);
+	wait_polling((int[]){ ends[0], -1, -1, -1, -1, -1, -1, client }, 8, "[no peer]");
+}
+
 /* Waits for two bytes of a socket whose descriptor belongs to another socket after the first. */
 static void *receiver(void *unused)
 {
@@ -179,7 +213,7 @@ static void replaced(void)
 	socklen_t size;
 	int listener = bound(AF_INET, SOCK_STREAM, &at, &size), client = new_socket(AF_INET, SOCK_STREAM), server, keep;
 	pthread_t thread;
-	long begin, first;
+	long begin, first, took;
 
 	if (listen(listener, 1) || connect(client, (void *)&at, size) || socketpair(AF_UNIX, SOCK_STREAM, 0, other))
 		err(1, "connect");
@@ -193,11 +227,12 @@ static void replaced(void)
 		err(1, "replace a descriptor");
 	first = now();
 	taken(keep);
+	took = now();
 	usleep(WAIT_MS * 1000);
 	if (write(client, "b", 1) != 1)
 		err(1, "write");
 	pthread_join(thread, NULL);
-	printf("%ld %ld tcp %s\n", 0L, first - begin, name(keep, 1));
+	printf("%ld %ld tcp %s\n", 0L, took - begin, name(keep, 1));
 	printf("%ld %ld unknown\n", LEAST_NS, now() - first);
 }
 
@@ -214,5 +249,6 @@ int main(int argc, char **argv)
 		err(1, "pair sockets");
 	wait_with(pair[0], 0, "unix unnamed");
 	replaced();
+	polling();
 	return 0;
 }
