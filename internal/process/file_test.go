@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -478,15 +479,14 @@ func TestFileRoot(t *testing.T) {
 	m := mapped(t, path, "code")
 	other := keyOf(m)
 	other.Ino++
-	own := procfs.Path(os.Getpid(), "root")
 	for _, test := range []struct {
 		name string
 		src  origin
 		key  FileKey
 		want string
 	}{
-		{"alive", origin{pid: os.Getpid(), parent: unused}, keyOf(m), own},
-		{"parent alive", origin{pid: unused, parent: os.Getpid()}, keyOf(m), own},
+		{"alive", origin{pid: os.Getpid(), parent: unused}, keyOf(m), "/"},
+		{"parent alive", origin{pid: unused, parent: os.Getpid()}, keyOf(m), "/"},
 		{"gone", origin{pid: unused, parent: unused}, keyOf(m), "/"},
 		{"gone and replaced", origin{pid: unused}, other, ""},
 	} {
@@ -494,5 +494,21 @@ func TestFileRoot(t *testing.T) {
 		if got := f.Root(); got != test.want {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
+	}
+}
+
+// The root of a process in a mount namespace of its own is no other directory, even if it has the inode
+// of ours.
+func TestFileRootMounts(t *testing.T) {
+	testenv.Root(t)
+	cmd := testenv.Command(t, "sleep", "60")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "code")
+	f := &File{Key: keyOf(mapped(t, path, "code")), Path: path, src: origin{pid: cmd.Process.Pid}, cache: newFiles(1)}
+	if got, want := f.Root(), procfs.Path(cmd.Process.Pid, "root"); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -231,7 +231,8 @@ func mappedAs(maps []procfs.Map, names []string) map[FileKey]procfs.Map {
 
 // root returns the root directory from which the file was mapped: the root of the process
 // or its parent while they live, or ours if the path leads to the file there. It is empty
-// if neither is known.
+// if neither is known. A root that is ours, or that of the first process, gets this name, which
+// outlives the process.
 func (from origin) root(r *safeopen.Request, key FileKey, path string) string {
 	for _, pid := range []int{from.pid, from.parent} {
 		if pid <= 0 {
@@ -243,6 +244,7 @@ func (from origin) root(r *safeopen.Request, key FileKey, path string) string {
 			return safeopen.Path(root, toReachRoot)
 		})
 		if err == nil {
+			root = lastingRoot(fd, root)
 			_ = unix.Close(fd) // O_PATH
 			return root
 		}
@@ -256,6 +258,38 @@ func (from origin) root(r *safeopen.Request, key FileKey, path string) string {
 		return ""
 	}
 	return "/"
+}
+
+// lastingRoot returns "/" or the root of the first process, if fd, an O_PATH descriptor, is that directory
+// in the same mount namespace, else root.
+func lastingRoot(fd int, root string) string {
+	this, ok := mountedAt(fd)
+	if !ok {
+		return root
+	}
+	for _, name := range []string{"/", procfs.Path(1, "root")} {
+		other, err := safeopen.Path(name, toReachRoot)
+		if err != nil {
+			continue
+		}
+		place, ok := mountedAt(other)
+		_ = unix.Close(other) // O_PATH
+		if ok && place == this {
+			return name
+		}
+	}
+	return root
+}
+
+// place is a directory of a mount. Each mount namespace has mounts of its own.
+type place struct{ mount, inode uint64 }
+
+// mountedAt returns the place of fd, an O_PATH descriptor, without asking its file system.
+func mountedAt(fd int) (place, bool) {
+	var st unix.Statx_t
+	const wanted = unix.STATX_MNT_ID | unix.STATX_INO
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, wanted, &st)
+	return place{st.Mnt_id, st.Ino}, err == nil && st.Mask&wanted == wanted
 }
 
 // attempt is a way to find a file, and the capabilities to open it with.
