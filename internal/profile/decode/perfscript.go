@@ -342,6 +342,9 @@ func (s *scriptReader) begin(head perfHead) {
 // as the CPU that only tracepoints have, it needs a thread ID and its place between samples.
 func (s *scriptReader) looseHead(line string) {
 	s.dropLoose()
+	if s.inFields() {
+		return
+	}
 	head, one := parseLooseHead(line)
 	if s.heads && (s.timed || !head.hasID || !one && s.open != nil && len(s.open.frames) > 0) {
 		s.unread++
@@ -353,6 +356,12 @@ func (s *scriptReader) looseHead(line string) {
 	}
 	s.end()
 	s.open = &perfSample{head: head}
+}
+
+// inFields reports whether the last line had the fields of a tracepoint. A line that is not understood then
+// continues them: the name of a task may have line ends.
+func (s *scriptReader) inFields() bool {
+	return s.open != nil && len(s.open.frames) == 0 && strings.Contains(s.open.head.event, ":") && strings.Contains(s.open.head.rest, "=")
 }
 
 // bareHead takes the noted line, which an empty one follows, for the head of a sample without frames

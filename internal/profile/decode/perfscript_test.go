@@ -324,6 +324,7 @@ func TestPerfScriptCases(t *testing.T) {
 		"bare frames":              {" ffffffff81024282 enter ([kernel.kallsyms])\n             1243 work (/x)\n             1243 work (/x)\n", "enter;;work", 0, 0},
 		"bare words":               {"a 7 \n\n\t            1243 work (/x)\n\nc 9          3 \n\n", "work", 0, 2},
 		"mixed CPUs":               {"sh 18326     289268 \n\t            1243 work (/x)\n\n              sh 18326 [000] filename=/x pid=1\nsh 18326          1 \n\t            1243 work (/x)\n\t            12ab main (/x)\n\n", "sh;;sh;main;work;;sh;work", 0, 0},
+		"line ends in a field":     {"sh 1 [001] 1.500000:       sched:sched_switch: prev_comm=sh prev_pid=1 ==> next_comm=]0;\n7 1\n next_pid=2 next_prio=120\n\t            1243 work (/x)\n\nsh 1 [001] 1.600000: sched:sched_switch: prev_comm=a ==> next_comm=b\n \nx\n\nsh 1 [001] 1.700000: 5 cycles: \n7 1\n\t            1243 work (/x)\n\n", "sh;;sh;work", 0, 1},
 		"probe":                    {"sh 18326 [000] (ffffffff81366eda) arg1=a: b\n\t            1243 work (/x)\n\n", "sh;work", 0, 0},
 		"unknown":                  {"              sh 15487/15487      7f06c3149b70 _start\n              sh 15487/15487      7f06c3149b90 [unknown]\n", "sh;;;sh;_start", 0, 0},
 		"-L":                       {"      sh 18326   0 32390.859849:    2000000 cpu-clock: \n\t            1243 work (/x)\n\nmy prog   123/123    12   123.859849:    2000000 cpu-clock: \n\t            1243 work (/x)\n\n", "my prog;work;;sh;work", 0, 0},
