@@ -16,12 +16,13 @@ const (
 	idleLength = 0.5  // of the measurement: the thread's time
 	longWait   = 0.25 // of the measurement: the mean wait, in profiles without threads
 	workShare  = 0.05 // of the measurement: what all other threads have together
+	oneThread  = 1.05 // of the measurement: the most that the times of a single thread add up to
 )
 
 // Idle returns for each sample of p whether findings leave it out, nil if they leave out none: the waits of
 // threads that wait nearly all of the time in one place, as those of a pool without work do, and of idle
 // workers of the kernel. They explain nothing, and hide what the other threads wait for. If little else is left,
-// all is idle, and nothing is left out.
+// all is idle, and nothing is left out. If there is a single thread, what it waits for is the answer.
 func Idle(p *profile.Profile) []bool {
 	f := &facts{Profile: p, waiters: p.Waiters()}
 	return f.idleSamples()
@@ -57,17 +58,19 @@ func (f *facts) idleSamples() []bool {
 	}
 	isIdle := find(off, least*float64(f.Meta.Duration.Nanoseconds()))
 	idle := make([]bool, len(f.Samples))
-	var left int64
+	var left, all int64
 	some := false
 	for i, s := range f.Samples {
-		reason := f.reasonOf(s.Stack)
+		reason, time := f.reasonOf(s.Stack), s.Values[off]+f.valueOf(s, f.find("cpu"))
+		all += time
 		if s.Values[off] > 0 && (isIdle(i) && forWork[reason] || reason == "idle worker") {
 			idle[i], some = true, true
 			continue
 		}
-		left += s.Values[off] + f.valueOf(s, f.find("cpu"))
+		left += time
 	}
-	if !some || float64(left) < workShare*float64(f.Meta.Duration.Nanoseconds()) {
+	duration := float64(f.Meta.Duration.Nanoseconds())
+	if !some || float64(left) < workShare*duration || float64(all) <= oneThread*duration {
 		return nil
 	}
 	return idle

@@ -272,6 +272,7 @@ func TestStackRules(t *testing.T) {
 		{"idle", build(times, ten, both(1, 1, 3, 0, "main"), both(1, 2, 0, 4, "pool", "[futex]")), ""},                                      // a short life
 		{"idle", build([]profile.ValueType{offCPU, {Type: "waits", Unit: "count"}}, ten, stacked{1, 0, []string{"main", "[disk]"}, []int64{8 * s, 100}}, stacked{1, 0, []string{"pool", "[futex]"}, []int64{30 * s, 4}}),
 			"Idle threads waited for 30.0 s, nearly all of the time in one place, mostly in pool; the other findings leave this time out."},
+		{"idle", build([]profile.ValueType{offCPU, {Type: "waits", Unit: "count"}}, ten, stacked{1, 0, []string{"client", "[poll]"}, []int64{7 * s, 1}}, stacked{1, 0, []string{"main", "[preempted]"}, []int64{2 * s, 90}}), ""}, // a single thread
 		{"idle", build(times, ten, both(1, 1, 0, 10, "main", "[disk read]"), both(2, 2, 0, 2, "k:worker_thread", "[idle worker]")),
 			"1 idle thread waited for 2.0 s, nearly all of the time in one place, mostly in worker_thread; the other findings leave this time out."},
 		{"memory", build(times, profile.Meta{}, both(1, 1, 7, 0, "main"), both(1, 1, 2, 0, "main", "k:exc_page_fault", "k:do_wp_page", "k:copy_mc"), both(1, 1, 1, 0, "main", "k:do_anonymous_page.isra.0"), both(1, 1, 0, 4, "main", "k:do_swap_page", "k:schedule", "[disk]")),
