@@ -22,6 +22,10 @@ func (r *run) meta(start time.Time, duration time.Duration) profile.Meta {
 		Scope: r.options.Target.String(),
 	}
 	r.subject.Describe(&m)
+	// Samples stand for their weight, which tools for pprof show.
+	if shown := r.subject.Values(nil)[r.subject.Shown()]; shown.Type != "samples" {
+		m.Value = shown.Type
+	}
 	m.Unmeasured = r.unmeasured(r.options.Every == 0)
 	if cpus, err := perfevent.OnlineCPUs(); err == nil {
 		m.CPUs = len(cpus)

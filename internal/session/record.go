@@ -247,7 +247,6 @@ func (m *recording) Describe(meta *profile.Meta) {
 		meta.Frequency = max(meta.Frequency, one.Frequency)
 	}
 	meta.Event = strings.Join(events, ", ")
-	meta.Value = m.Values(nil)[m.Shown()].Type
 }
 
 func (m *recording) Notes(store *stacks.Store) (lines []string) {

@@ -113,7 +113,7 @@ func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID
 
 // Describe implements [source.Subject].
 func (m *Subject) Describe(meta *profile.Meta) {
-	meta.Event, meta.Value = "allocations", m.Values(nil)[m.Shown()].Type
+	meta.Event = "allocations"
 	if m.source == nil || len(m.source.probed.names) == 0 { // otherwise programs choose the rate
 		meta.Period = uint64(m.Rate)
 	}

@@ -126,9 +126,7 @@ func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID
 }
 
 // Describe implements [source.Subject].
-func (m *Subject) Describe(meta *profile.Meta) {
-	meta.Event, meta.Value = "block I/O", m.Weight
-}
+func (*Subject) Describe(meta *profile.Meta) { meta.Event = "block I/O" }
 
 // WhyNothing implements [source.Subject].
 func (*Subject) WhyNothing() string {

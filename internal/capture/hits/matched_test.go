@@ -11,7 +11,6 @@ import (
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
-	"fulgur/internal/profile"
 )
 
 // patterns returns a subject of a pattern with two places of one name and one of another,
@@ -110,9 +109,8 @@ func TestEventOfRecording(t *testing.T) {
 			t.Errorf("%+v: got event %q, want %q", of, got, want)
 		}
 	}
-	var meta profile.Meta
-	if m.Describe(&meta); meta.Value != "arg0" {
-		t.Errorf("got value %q, want that of all events", meta.Value)
+	if got := m.Values(nil)[m.Shown()].Type; got != "arg0" {
+		t.Errorf("got value %q, want that of all events", got)
 	}
 }
 

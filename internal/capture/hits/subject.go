@@ -157,7 +157,6 @@ func (m *Subject) Describe(meta *profile.Meta) {
 		names = append(names, e.String())
 	}
 	meta.Event = strings.Join(names, ", ")
-	meta.Value = m.Values(nil)[m.Shown()].Type // not an event's own
 	if m.Every > 1 {
 		meta.Period = m.Every
 	}

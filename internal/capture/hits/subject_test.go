@@ -34,8 +34,8 @@ func TestValues(t *testing.T) {
 		}
 	}
 	var meta profile.Meta
-	if m.Describe(&meta); meta.Value != "size" || meta.Event != "kprobe:a, tracepoint:sched:b" {
-		t.Errorf("got value %q of %q, want size of both events", meta.Value, meta.Event)
+	if m.Describe(&meta); values[m.Shown()].Type != "size" || meta.Event != "kprobe:a, tracepoint:sched:b" {
+		t.Errorf("got value %q of %q, want size of both events", values[m.Shown()].Type, meta.Event)
 	}
 }
 

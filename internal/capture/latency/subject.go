@@ -182,7 +182,7 @@ func (m *Subject) Describe(meta *profile.Meta) {
 	for _, p := range m.pairs {
 		names = append(names, p.name())
 	}
-	meta.Event, meta.Value = strings.Join(names, ", "), "latency"
+	meta.Event = strings.Join(names, ", ")
 }
 
 // name returns the name of the pair for people.

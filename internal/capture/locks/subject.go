@@ -349,7 +349,7 @@ func (s *lockSource) findVariables(p *naming.StackBuilder, source uint8) {
 }
 
 // Describe implements [source.Subject].
-func (m *Subject) Describe(meta *profile.Meta) { meta.Event, meta.Value = "lock contention", "waiting" }
+func (*Subject) Describe(meta *profile.Meta) { meta.Event = "lock contention" }
 
 // WhyNothing implements [source.Subject].
 func (m *Subject) WhyNothing() string {

@@ -194,12 +194,6 @@ func (m *Subject) begin(p *naming.StackBuilder, s stacks.Sample) profile.StackID
 	return p.PlaceFrom(p.WithoutProbe(p.Store.Traces[s.Trace].Leaf), m.common.UserOnly)
 }
 
-// Describe implements [source.Subject].
-func (m *Subject) Describe(meta *profile.Meta) {
-	m.Subject.Describe(meta)
-	meta.Value = sides.Slow.Type
-}
-
 // WhyNothing implements [source.Subject].
 func (m *Subject) WhyNothing() string {
 	switch e, err := m.source.Excluded(); {
