@@ -56,19 +56,6 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-func TestSchedCPU(t *testing.T) {
-	for text, want := range map[string]time.Duration{"42000 7 3\n": 42000, "0 0 0\n": 0} {
-		if got, err := parseSchedstat([]byte(text)); err != nil || got != want {
-			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "-1 2 3\n", "x", "9999999999999999999 1 1\n"} {
-		if got, err := parseSchedstat([]byte(text)); err == nil {
-			t.Errorf("%q: got %v, want an error", text, got)
-		}
-	}
-}
-
 func TestResidentMemory(t *testing.T) {
 	page := int64(os.Getpagesize())
 	if got, err := parseStatm([]byte("100 42 7 1 0 50 0\n")); err != nil || got != 42*page {
@@ -88,12 +75,12 @@ func TestResidentMemory(t *testing.T) {
 func FuzzNumbers(f *testing.F) {
 	f.Add([]byte("42000 7 3\n"), uint32(42))
 	f.Fuzz(func(t *testing.T, b []byte, n uint32) {
-		if cpu, err := parseSchedstat(b); err == nil && cpu < 0 {
-			t.Errorf("%q: got CPU time %v, want no negative one", b, cpu)
+		if sched, err := ParseSched(b); err == nil && (sched.CPU < 0 || sched.Delay < 0) {
+			t.Errorf("%q: got times %+v, want no negative one", b, sched)
 		}
 		tail := strings.ReplaceAll(string(b), "\n", " ")
-		if cpu, err := parseSchedstat(fmt.Appendf(nil, "%d %s", n, tail)); err != nil || cpu != time.Duration(n) {
-			t.Errorf("got CPU time %v, %v, want %d ns", cpu, err, n)
+		if sched, err := ParseSched(fmt.Appendf(nil, "%d %d %d", n, n, n)); err != nil || sched != (Sched{time.Duration(n), time.Duration(n), uint64(n)}) {
+			t.Errorf("got %+v, %v, want %d in each field", sched, err, n)
 		}
 		if got, err := parseStatm(fmt.Appendf(nil, "1 %d %s", n, tail)); err != nil || got != int64(n)*int64(os.Getpagesize()) {
 			t.Errorf("got %d bytes, %v, want %d pages", got, err, n)

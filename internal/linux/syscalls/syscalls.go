@@ -15,6 +15,23 @@ func Number(name string) (uint32, bool) {
 	return n, ok
 }
 
+// Function returns the name of the kernel's function for a system call of a 64-bit program, such as "__x64_sys_newstat". It
+// returns "" for a number that is unknown.
+func Function(number int) string {
+	if name := names()[uint32(number)]; name != "" && number >= 0 {
+		return prefix + name
+	}
+	return ""
+}
+
+var names = sync.OnceValue(func() map[uint32]string {
+	all := map[uint32]string{}
+	for name, n := range numbers() {
+		all[n] = name
+	}
+	return all
+})
+
 var numbers = sync.OnceValue(func() map[string]uint32 {
 	all := map[string]uint32{}
 	for first, list := range map[uint32]string{0: own, firstCommon: common} {

@@ -1,5 +1,8 @@
 package syscalls
 
+// prefix is that of the names of the kernel's functions.
+const prefix = "__x64_sys_"
+
 // own are the calls below firstCommon, in the order of their numbers; see the kernel's
 // arch/x86/entry/syscalls/syscall_64.tbl.
 const own = `

@@ -88,3 +88,17 @@ func TestTracepoints(t *testing.T) {
 		t.Errorf("most of the names should be known")
 	}
 }
+
+// A number has the name of the kernel's function.
+func TestFunction(t *testing.T) {
+	for name, number := range numbers() {
+		if got := Function(int(number)); got != prefix+name {
+			t.Errorf("%d: got %q, want that of %s", number, got, name)
+		}
+	}
+	for _, number := range []int{-1, 1 << 20, -1 << 32} {
+		if got := Function(number); got != "" {
+			t.Errorf("%d: got %q, want none", number, got)
+		}
+	}
+}
