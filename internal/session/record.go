@@ -148,6 +148,15 @@ func (m *recording) choose(chosen []string) {
 	}
 }
 
+// keep drops all other parts than the given ones.
+func (m *recording) keep(only own) {
+	m.parts = slices.DeleteFunc(m.parts, func(p part) bool { return p.Subject != only.cpu && p.Subject != only.waits })
+	m.joint = nil
+	for _, p := range m.parts {
+		m.joint = append(m.joint, p.Subject)
+	}
+}
+
 // events returns the names of the events to record.
 func (m *recording) events() ([]string, error) {
 	o := m.options

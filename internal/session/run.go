@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"fulgur/internal/capture/loop"
+	"fulgur/internal/capture/perfring"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/rules"
 	"fulgur/internal/capture/source"
@@ -59,6 +60,7 @@ type run struct {
 	judge     *rules.Judge                          // nil without rules
 	unwinder  unwinding.Unwinder
 	snapshots unwinding.Snapshots
+	walked    *perfring.Source  // nil with BPF programs
 	stops     *stopping.Sampler // nil unless threads are stopped to sample them
 	children  *childWatch
 
@@ -218,6 +220,9 @@ func (r *run) newStore() *stacks.Store {
 	}
 	if r.hosted != nil {
 		store.Language, store.NativeOnly = r.hosted, true
+	}
+	if r.walked != nil {
+		store.KernelName = r.walked.KernelName
 	}
 	if r.keys != nil {
 		store.Keys = r.keys.Of

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fulgur/internal/bpf"
+	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/perfring"
 	"fulgur/internal/capture/source"
@@ -56,64 +57,156 @@ func (o *Options) chooseVia(what source.Subject) error {
 	return nil
 }
 
-// prepareOwn checks whether a subject is code of the user's own processes, which can be sampled without BPF programs. way
-// is how, for messages.
-func (o *Options) prepareOwn(what source.Subject, way string) (*oncpu.Subject, error) {
-	m := onCPU(what)
+// own are the parts of a subject that can be measured without BPF programs.
+type own struct {
+	cpu   *oncpu.Subject  // nil for waits alone
+	waits *offcpu.Subject // nil for running code alone
+	// whole is the recording that has these and other parts, nil for other subjects.
+	whole *recording
+}
+
+// ownParts returns these parts of a subject.
+func ownParts(what source.Subject) (parts own) {
+	add := func(subjects ...source.Subject) {
+		for _, s := range subjects {
+			switch s := s.(type) {
+			case *oncpu.Subject:
+				parts.cpu = s
+			case *offcpu.Subject:
+				parts.waits = s
+			}
+		}
+	}
+	switch what := what.(type) {
+	case untimed:
+		return ownParts(what.Subject)
+	case streamed:
+		return ownParts(what.Subject)
+	case *wall:
+		add(what.joint...)
+	case *recording:
+		parts.whole = what
+		add(what.joint...)
+	default:
+		add(what)
+	}
+	return parts
+}
+
+// prepareOwn checks whether a subject is code of the user's own processes, or waits of theirs, which can be measured without BPF
+// programs. way is how, for messages.
+func (o *Options) prepareOwn(what source.Subject, way string) (own, error) {
+	parts := ownParts(what)
+	_, streams := what.(streamed)
 	switch {
-	case m == nil || m.Idle:
-		return nil, usage.Errorf("%s measure neither off-CPU time nor idle CPUs", way)
-	case m.Parallelism:
-		return nil, usage.Errorf("%s do not see which threads run at the same time", way)
+	case parts.cpu == nil && parts.waits == nil:
+		return parts, usage.Errorf("%s measure only CPU time and waits", way)
+	case streams && parts.waits != nil:
+		return parts, usage.Errorf("%s do not write waits while they go on", way)
 	case o.Target.Scope == target.System || o.Target.Scope == target.Cgroup:
-		return nil, usage.Errorf("%s measure only your own processes: choose some with %s, or give a command", way, usage.Process)
-	case o.KernelOnly || len(m.Specs) > 0 && m.Specs[0].ExcludeUser:
-		return nil, usage.Errorf("%s do not measure the kernel without user code", way)
+		return parts, usage.Errorf("%s measure only your own processes: choose some with %s, or give a command", way, usage.Process)
+	case o.KernelOnly:
+		return parts, usage.Errorf("%s do not measure the kernel without user code", way)
 	case o.By == profile.GroupLabel:
-		return nil, usage.Errorf("%s read no labels", way)
+		return parts, usage.Errorf("%s read no labels", way)
 	case !slices.Contains([]string{"", "auto"}, o.Unwind) || o.Interpreters == interpretersOnly:
-		return nil, usage.Errorf("%s walk stacks in one way: by unwind tables and frame pointers, without functions of interpreters", way)
+		return parts, usage.Errorf("%s walk stacks in one way: by unwind tables and frame pointers, without functions of interpreters", way)
 	case o.Rules.Any():
-		return nil, usage.Errorf("%s have no rules that include or exclude processes", way)
+		return parts, usage.Errorf("%s have no rules that include or exclude processes", way)
+	case parts.whole != nil && (len(parts.whole.options.Events) > 0 || parts.whole.options.Locks):
+		return parts, usage.Errorf("%s record neither events nor locks", way)
+	}
+	if err := o.prepareWaits(parts.waits, way); err != nil {
+		return parts, err
+	}
+	return parts, prepareCPU(parts.cpu, way)
+}
+
+// prepareCPU checks whether running code can be sampled without BPF programs. m may be nil.
+func prepareCPU(m *oncpu.Subject, way string) error {
+	switch {
+	case m == nil:
+		return nil
+	case m.Idle:
+		return usage.Errorf("%s do not measure idle CPUs", way)
+	case m.Parallelism:
+		return usage.Errorf("%s do not see which threads run at the same time", way)
+	case len(m.Specs) > 0 && m.Specs[0].ExcludeUser:
+		return usage.Errorf("%s do not measure the kernel without user code", way)
 	case len(m.Specs) > 1:
 		// One kind of CPU alone would look like the whole program.
-		return nil, usage.Errorf("%s sample one event, but %s is a separate event on each kind of CPU here: choose cpu-clock", way, m.Specs[0].Name)
+		return usage.Errorf("%s sample one event, but %s is a separate event on each kind of CPU here: choose cpu-clock", way, m.Specs[0].Name)
 	}
 	if len(m.Specs) == 0 {
 		clock, err := perfevent.ParseEvent("cpu-clock")
 		if err != nil {
-			return nil, err
+			return err
 		}
 		m.Specs = []perfevent.Spec{clock}
 	}
-	return m, nil
+	return nil
 }
 
-// preparePerf checks whether perf events alone can sample a subject, by opening its event on this thread. The subject
+// prepareWaits checks whether waits can be measured without BPF programs. m may be nil.
+func (o *Options) prepareWaits(m *offcpu.Subject, way string) error {
+	switch {
+	case m == nil:
+		return nil
+	case m.RunQueue:
+		return usage.Errorf("%s do not see when threads are woken", way)
+	case m.WakerStacks:
+		return usage.Errorf("%s do not see which thread wakes another", way)
+	case m.Peers:
+		return usage.Errorf("%s do not see the peers of sockets", way)
+	case m.Threads == offcpu.KernelThreads:
+		return usage.Errorf("%s do not measure kernel threads", way)
+	case m.States != 0 && m.States != offcpu.AllStates:
+		return usage.Errorf("%s do not see the states of all waits", way)
+	case o.PerCPU:
+		return usage.Errorf("%s do not tell the waits of CPUs apart", way)
+	case o.Every > 0:
+		return usage.Errorf("%s do not divide waits among windows", way)
+	}
+	return nil
+}
+
+// preparePerf checks whether perf events alone can measure a subject, by opening its event on this thread. The subject
 // then has this event, for user code only.
 func (o *Options) preparePerf(what source.Subject) error {
-	m, err := o.prepareOwn(what, "perf events alone")
-	switch {
-	case err != nil:
+	parts, err := o.prepareOwn(what, "perf events alone")
+	if err != nil {
 		return err
+	}
+	m := parts.cpu
+	switch {
+	case m == nil:
+		err = perfevent.Try(perfevent.Dummy)
 	case perfevent.Try(m.Specs[0]) == nil:
-		return nil
+	default:
+		user := m.Specs[0]
+		user.ExcludeKernel = true
+		if err = perfevent.TryUser(user); err == nil {
+			m.Specs[0] = user
+		}
 	}
-	user := m.Specs[0]
-	user.ExcludeKernel = true
-	if err := perfevent.TryUser(user); err != nil {
-		return doctor.Explain(err, "sampling your own processes by perf events alone")
+	if err != nil {
+		return doctor.Explain(err, "measuring your own processes by perf events alone")
 	}
-	m.Specs[0] = user
+	if parts.whole != nil {
+		parts.whole.keep(parts)
+	}
 	return nil
 }
 
 // prepareStops checks whether a subject can be sampled by stopping threads.
 func (o *Options) prepareStops(what source.Subject) error {
-	m, err := o.prepareOwn(what, "stops (ptrace)")
+	parts, err := o.prepareOwn(what, "stops (ptrace)")
+	m := parts.cpu
 	switch {
 	case err != nil:
 		return err
+	case parts.waits != nil:
+		return usage.Errorf("stops (ptrace) do not measure waits")
 	case m.Specs[0].ExcludeKernel:
 		return usage.Errorf("stops (ptrace) cannot tell time in the kernel apart: choose %s", m.Specs[0].Name)
 	case !m.Specs[0].IsTime():
@@ -146,37 +239,50 @@ func (o *Options) checkScope() error {
 	return errors.New("sampling by stops needs sysctl kernel.yama.ptrace_scope below 2; it is 3, which forbids ptrace until the next boot")
 }
 
-// onCPU returns the subject of samples of running code, nil for other subjects.
-func onCPU(what source.Subject) *oncpu.Subject {
-	switch what := what.(type) {
-	case *oncpu.Subject:
-		return what
-	case untimed:
-		return onCPU(what.Subject)
-	case streamed:
-		return onCPU(what.Subject)
-	}
-	return nil
-}
-
-// loadPerf opens the perf events of the subject. They also report mappings, forks and execs of the sampled processes.
+// loadPerf opens the perf events of the subject. They also report mappings, forks, execs and, for waits, the switches of the
+// measured processes.
 func (r *run) loadPerf() error {
-	o, m := r.options, onCPU(r.subject)
+	o, parts := r.options, ownParts(r.subject)
 	options, err := r.walking()
 	if err != nil {
 		return err
+	}
+	if m := parts.waits; m != nil {
+		options.Waits = &perfring.WaitOptions{
+			Alone: parts.cpu == nil, Shortest: m.Shortest, Longest: m.Longest, FromStart: o.Target.Scope == target.Command && o.Delay == 0,
+		}
+		if parts.cpu != nil {
+			options.Waits.Index = 1
+		}
 	}
 	s, err := perfring.Open(options)
 	if err != nil {
 		return err
 	}
-	if m.Specs[0].ExcludeKernel {
-		o.warn("samples user code only, by perf events: for kernel code, BPF programs need CAP_BPF and CAP_PERFMON")
-	} else {
-		o.warn("samples by perf events, without CAP_BPF")
-	}
+	o.warn(parts.method())
 	return r.listenTo(s)
 }
+
+// method says how perf events alone measure the parts.
+func (p own) method() string {
+	const needs = "BPF programs need CAP_BPF and CAP_PERFMON"
+	switch {
+	case p.cpu == nil:
+		return "measures waits by perf events: for their stacks in the kernel, and those of short ones, " + needs
+	case p.whole != nil && p.waits != nil:
+		return "records code and waits, but no " + leftOutParts + ", by perf events: for these and the kernel's code, " + needs
+	case p.whole != nil:
+		return "records code, but no " + leftOutParts + ", by perf events: for these and the kernel's code, " + needs
+	case p.waits != nil:
+		return "samples code and measures waits by perf events: for the kernel's code, " + needs
+	case p.cpu.Specs[0].ExcludeKernel:
+		return "samples user code only, by perf events: for kernel code, " + needs
+	}
+	return "samples by perf events, without CAP_BPF"
+}
+
+// leftOutParts are the parts of a recording that need BPF programs.
+const leftOutParts = "disk requests and page faults"
 
 // loadStops prepares to sample by stopping threads.
 func (r *run) loadStops() error {
@@ -191,7 +297,7 @@ func (r *run) loadStops() error {
 		r.unwinder.Runtimes = known.NewTracker(interpreters)
 		options.Runtimes = r.unwinder.Runtimes
 	}
-	r.stops, err = stopping.New(stopping.Options{Target: o.Target, Period: onCPU(r.subject).Between(), Interpreters: interpreters})
+	r.stops, err = stopping.New(stopping.Options{Target: o.Target, Period: ownParts(r.subject).between(), Interpreters: interpreters})
 	if err != nil {
 		return fmt.Errorf("sample by stops (ptrace), without CAP_BPF and CAP_PERFMON: %w", err)
 	}
@@ -201,11 +307,15 @@ func (r *run) loadStops() error {
 
 // walking returns the options of a source that walks copies of stacks.
 func (r *run) walking() (perfring.Options, error) {
-	o, m := r.options, onCPU(r.subject)
+	o, m := r.options, ownParts(r.subject).cpu
+	event, frequency, period := perfevent.Dummy, uint64(0), uint64(0)
+	if m != nil {
+		event, frequency, period = m.Specs[0], m.Frequency, m.Period
+	}
 	times, err := r.startRecorder()
 	_, stream := r.subject.(streamed)
 	return perfring.Options{
-		Spec: m.Specs[0], Frequency: m.Frequency, Period: m.Period, UserOnly: o.UserOnly,
+		Spec: event, Frequency: frequency, Period: period, UserOnly: o.UserOnly,
 		Target: o.Target, MaxDepth: o.MaxDepth, ByThread: o.PerThread, ByCPU: o.PerCPU, Timeline: times || stream,
 		Finder: r.finder.Local(), TableBytes: o.UnwindMemory,
 	}, err
@@ -232,8 +342,23 @@ func (r *run) listenTo(s *perfring.Source) error {
 	if r.unwinder.Runtimes != nil {
 		shown = readByStops
 	}
-	r.sources, r.hosted = []source.Source{s}, hosted(shown)
+	r.walked, r.hosted = s, hosted(shown)
+	parts := ownParts(r.subject)
+	if parts.cpu != nil {
+		r.sources = append(r.sources, s)
+	}
+	if parts.waits != nil {
+		r.sources = append(r.sources, s.Waits())
+	}
 	return nil
+}
+
+// between returns the CPU time between two samples, 0 if there are none.
+func (p own) between() time.Duration {
+	if p.cpu == nil {
+		return 0
+	}
+	return p.cpu.Between()
 }
 
 // readByStops are the languages whose functions a stop reads.
@@ -273,28 +398,58 @@ const maxDepartures = 3
 // unmeasured returns what perf events alone, or stops, could not see so far, in lines of text, nil for BPF programs. Threads and
 // processes that are missing come first: a short summary has only one line. The amounts of CPU time are those of the whole run.
 func (r *run) unmeasured(amounts bool) (lines []string) {
-	_ = source.Each(r.sources, func(s *perfring.Source) error {
-		u := s.Unmeasured()
-		if r.stops != nil {
-			lines = append(lines, stopLines(u, r.stops.Stats(), amounts, onCPU(r.subject).Between())...)
-			return nil
-		}
-		if u.Without > 0 {
-			lines = append(lines, fmt.Sprintf("%d of %d threads were not measured: each takes an open file for each CPU, and fulgur opens up to %d of them: raise the limit with ulimit -n", u.Without, u.Threads, u.Limit))
-		}
-		if n := len(u.Refused); n > 0 {
-			lines = append(lines, fmt.Sprintf("%s with other privileges could not be measured, first process %d", plain.Count(uint64(n), "child process"), u.Refused[0]))
-		}
-		for _, d := range u.Departures[:min(len(u.Departures), maxDepartures)] {
-			lines = append(lines, fmt.Sprintf("process %d and its children were not sampled from %.2f s on: it ran %s, which has other privileges, or is not readable", d.PID, d.After.Seconds(), plain.Terminal(d.Comm)))
-		}
-		if more := int(u.Departed) - maxDepartures; more > 0 {
-			lines = append(lines, fmt.Sprintf("other processes that ran such programs: %d", more))
-		}
-		lines = append(lines, leftOut(u, amounts, onCPU(r.subject).Between()))
+	if r.walked == nil {
 		return nil
-	})
+	}
+	u, parts := r.walked.Unmeasured(), ownParts(r.subject)
+	if r.stops != nil {
+		return stopLines(u, r.stops.Stats(), amounts, parts.between())
+	}
+	if u.Without > 0 {
+		lines = append(lines, fmt.Sprintf("%d of %d threads were not measured: each takes an open file for each CPU, and fulgur opens up to %d of them: raise the limit with ulimit -n", u.Without, u.Threads, u.Limit))
+	}
+	if n := len(u.Refused); n > 0 {
+		lines = append(lines, fmt.Sprintf("%s with other privileges could not be measured, first process %d", plain.Count(uint64(n), "child process"), u.Refused[0]))
+	}
+	for _, d := range u.Departures[:min(len(u.Departures), maxDepartures)] {
+		lines = append(lines, fmt.Sprintf("process %d and its children were not sampled from %.2f s on: it ran %s, which has other privileges, or is not readable", d.PID, d.After.Seconds(), plain.Terminal(d.Comm)))
+	}
+	if more := int(u.Departed) - maxDepartures; more > 0 {
+		lines = append(lines, fmt.Sprintf("other processes that ran such programs: %d", more))
+	}
+	if parts.cpu != nil {
+		lines = append(lines, leftOut(u, amounts, parts.between()))
+	}
+	if parts.waits != nil {
+		lines = append(lines, unseenWaits(r.walked.WaitStats(), amounts))
+	}
+	if parts.whole != nil {
+		lines = append(lines, "without CAP_BPF: no "+leftOutParts)
+	}
 	return lines
+}
+
+// unseenWaits says how waits were measured, and which part of their time lacks stacks, if amounts are wanted.
+func unseenWaits(w perfring.WaitStats, amounts bool) string {
+	line := "without CAP_BPF: waits by perf events, with the stacks of those long enough to look at"
+	if !amounts {
+		return line
+	}
+	var parts []string
+	for _, part := range []struct {
+		time  time.Duration
+		where string
+	}{
+		{w.TooShort, "in waits too short to look"}, {w.Forbidden, "in waits whose stack is not readable"}, {w.Preempted, "of waiting for a CPU"},
+	} {
+		if part.time >= shownUnsampled {
+			parts = append(parts, fmt.Sprintf("%.2f s %s", part.time.Seconds(), part.where))
+		}
+	}
+	if len(parts) == 0 {
+		return line
+	}
+	return fmt.Sprintf("%s; of %.2f s, %s have none", line, w.Time.Seconds(), strings.Join(parts, " and "))
 }
 
 // shownUnsampled is the least CPU time that is worth mentioning.

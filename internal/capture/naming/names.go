@@ -33,10 +33,6 @@ import (
 // brokenStack stands for the missing callers of a broken chain of frame pointers.
 const brokenStack = "[broken stack]"
 
-// unseenStack stands for the user stack of a thread that slept before the
-// measurement, on kernels that cannot read it.
-const unseenStack = "[before measurement]"
-
 // Names holds the functions of a store's frames.
 type Names struct {
 	store   *stacks.Store
@@ -212,10 +208,13 @@ func largestFirst(byCode [][]stacks.FrameID) []stacks.CodeID {
 // end.
 func (n *Names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
 	switch code := n.store.Codes[id]; code.Kind {
-	case stacks.CodeBroken, stacks.CodeUnseen:
+	case stacks.CodeBroken, stacks.CodeUnseen, stacks.CodeNamed:
 		name := brokenStack
-		if code.Kind == stacks.CodeUnseen {
-			name = unseenStack
+		switch code.Kind {
+		case stacks.CodeUnseen:
+			name = code.End.Marker()
+		case stacks.CodeNamed:
+			name = code.Name
 		}
 		for _, id := range frames {
 			n.found[id] = []symbolize.Frame{{Name: name, SystemName: name}}
@@ -438,7 +437,7 @@ func (n *Names) place(b *profile.Builder, id stacks.FrameID) []profile.FrameID {
 
 func frameKind(k stacks.CodeKind) profile.Kind {
 	switch k {
-	case stacks.CodeKernel:
+	case stacks.CodeKernel, stacks.CodeNamed:
 		return profile.KindKernel
 	case stacks.CodeJIT, stacks.CodeRuntime:
 		return profile.KindJIT
@@ -456,6 +455,8 @@ func (n *Names) mapping(id stacks.CodeID, found []symbolize.Frame) profile.Mappi
 		m.BuildID, m.GoBuildID, m.Hash, m.Base = file.GNU, file.Go, file.hash, file.base
 	}
 	switch code.Kind {
+	case stacks.CodeNamed:
+		m.Path = profile.KernelPath
 	case stacks.CodeKernel:
 		m.Path = profile.KernelPath
 		module := ""

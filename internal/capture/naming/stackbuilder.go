@@ -140,7 +140,7 @@ func outermost(store *stacks.Store, node stacks.NodeID) (at stacks.FrameID, ok b
 			if known.ReadsMemory(code.Function.Kind) {
 				at, ok = frame, true
 			}
-		case stacks.CodeKernel, stacks.CodeBroken, stacks.CodeUnseen:
+		case stacks.CodeKernel, stacks.CodeNamed, stacks.CodeBroken, stacks.CodeUnseen:
 		}
 	}
 	return at, ok
@@ -204,7 +204,8 @@ func (p *StackBuilder) PlaceEntry(node stacks.NodeID) profile.StackID {
 }
 
 func (p *StackBuilder) inKernel(node stacks.NodeID) bool {
-	return p.Store.Codes[p.Store.Frames[p.Store.Nodes[node].Frame].Code].Kind == stacks.CodeKernel
+	kind := p.Store.Codes[p.Store.Frames[p.Store.Nodes[node].Frame].Code].Kind
+	return kind == stacks.CodeKernel || kind == stacks.CodeNamed
 }
 
 // KernelFunctions returns the names of the kernel functions of a trace, leaf first;

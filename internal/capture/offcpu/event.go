@@ -30,7 +30,10 @@ func Counted(e *Event) (stacks.Key, stacks.Values) {
 }
 
 // Event implements [source.Recordable].
-func (s *Source) Event(record []byte, to source.Recorder) error {
+func (s *Source) Event(record []byte, to source.Recorder) error { return AddEvent(record, to) }
+
+// AddEvent adds the event in a record to a recording, as [Source.Event].
+func AddEvent(record []byte, to source.Recorder) error {
 	e, err := ringbuf.As[Event](record, EventSize)
 	if err != nil {
 		return err
@@ -52,6 +55,11 @@ func (s *Source) Event(record []byte, to source.Recorder) error {
 
 // PlaceEvents implements [source.EventPlacer].
 func (*Source) PlaceEvents(p *naming.StackBuilder, id stacks.TraceID, at *source.EventStack) {
+	PlaceEvents(p, id, at)
+}
+
+// PlaceEvents completes the stack of waits in a recording, as [Source.PlaceEvents].
+func PlaceEvents(p *naming.StackBuilder, id stacks.TraceID, at *source.EventStack) {
 	reason := ReasonOf(p, id, waits.Of)
 	at.Mark = "[" + string(reason) + "]"
 	if reason != waits.Other && reason != waits.Unknown {

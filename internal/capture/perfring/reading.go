@@ -1,6 +1,8 @@
 package perfring
 
 import (
+	"cmp"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,6 +26,12 @@ type rings struct {
 	// lost is the number of samples that the kernel dropped, or for which fresh had no room, and dropped that of other records.
 	lost, dropped uint64
 	err           error // the first
+	// lookout finds the stacks of threads that wait, nil if they are not wanted. ended is set before the end of the events. Before
+	// the last read, all records had been read at lastRead, CLOCK_MONOTONIC in ns. From droppedAt on, fresh had no room for switches;
+	// 0 if it had.
+	lookout             *lookout
+	ended               bool
+	lastRead, droppedAt uint64
 
 	stop chan struct{} // nil before the start and after the end
 	done chan struct{}
@@ -47,8 +55,12 @@ func (r *rings) interval() time.Duration {
 		}
 		rate = uint64(time.Second) / p
 	}
+	most := readAtLeast
+	if r.lookout != nil {
+		most = lookEvery
+	}
 	samples := time.Duration(r.events.smallest) / (stackCopy + 1<<10)
-	return min(max(samples*time.Second/time.Duration(max(rate, 1))/4, time.Millisecond), readAtLeast)
+	return min(max(samples*time.Second/time.Duration(max(rate, 1))/4, time.Millisecond), most)
 }
 
 // maxFresh limits the records between two polls of the session.
@@ -60,6 +72,8 @@ func (r *rings) start() {
 	r.stop, r.done = stop, done
 	every := time.NewTicker(r.interval())
 	go func() {
+		runtime.LockOSThread() // see threadTime
+		defer runtime.UnlockOSThread()
 		defer close(done)
 		defer every.Stop()
 		for {
@@ -71,6 +85,7 @@ func (r *rings) start() {
 			r.mu.Lock()
 			r.read()
 			r.mu.Unlock()
+			r.lookOut()
 		}
 	}()
 }
@@ -87,6 +102,9 @@ func (r *rings) Enable() (err error) {
 
 // Disable implements [Feed].
 func (r *rings) Disable() error {
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
 	if err := r.events.disable(); err != nil {
 		return err
 	}
@@ -126,6 +144,11 @@ func (r *rings) read() {
 	if r.enabled.Load() {
 		r.lost += lost
 	}
+	now := monotonic.Now()
+	if lost > 0 && r.lookout != nil {
+		r.fresh = append(r.fresh, gap{perfevent.Stamp{Time: r.lastRead}, now})
+	}
+	r.lastRead = now
 	if r.err == nil {
 		r.err = err
 	}
@@ -140,12 +163,19 @@ func (r *rings) Take() (fresh []perfevent.Record, lost uint64, err error) {
 	if r.dropped > 0 { // the mappings of processes are read again
 		fresh = append(fresh, perfevent.Lost{Stamp: perfevent.Stamp{Time: monotonic.Now()}, N: r.dropped})
 	}
+	if r.droppedAt > 0 {
+		fresh = append(fresh, gap{perfevent.Stamp{Time: r.droppedAt}, monotonic.Now()})
+		r.droppedAt = 0
+	}
 	r.fresh, r.held, r.lost, r.dropped, r.err = nil, 0, 0, 0, nil
 	return fresh, lost, err
 }
 
 // keep stores a record of a ring. The caller holds the lock.
 func (r *rings) keep(record perfevent.Record) {
+	if r.lookout != nil {
+		r.lookout.note(record)
+	}
 	one, ok := record.(perfevent.Sample)
 	switch {
 	case ok && !r.enabled.Load():
@@ -155,6 +185,9 @@ func (r *rings) keep(record perfevent.Record) {
 		return
 	case len(r.fresh) > maxFresh:
 		r.dropped++
+		if turn, ok := record.(perfevent.Switch); ok && r.lookout != nil {
+			r.droppedAt = min(cmp.Or(r.droppedAt, turn.Time), turn.Time)
+		}
 		return
 	case ok:
 		one.Chain, one.User.Regs, one.User.Stack = slices.Clone(one.Chain), slices.Clone(one.User.Regs), slices.Clone(one.User.Stack)

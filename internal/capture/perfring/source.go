@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bpf"
+	"fulgur/internal/capture/looks"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
@@ -46,6 +47,8 @@ type Options struct {
 	MaxDepth int
 	// ByThread and ByCPU keep threads and CPUs separate.
 	ByThread, ByCPU bool
+	// Waits also measures the waits of the threads, nil if they are not wanted; see [Source.Waits].
+	Waits *WaitOptions
 	// Timeline sends each sample as an event, an [oncpu.Event], instead of counting it.
 	Timeline bool
 	// Runtimes finds the interpreters whose frames the feed reads, nil if it reads none.
@@ -95,10 +98,12 @@ type Source struct {
 	ended   bool
 
 	programs programs
+	waits    *waits // nil if they are not measured
 	renewed  uint64 // calls of Renew
 
 	samples, periods, throttled uint64
 	began                       uint64 // when [Source.Enable] was called, CLOCK_MONOTONIC in ns; 0 before
+	endedAt                     uint64 // when [Source.End] was called, likewise
 	total                       uint64 // count of the events
 	double                      uint64 // sum of the periods of samples that are ignored, see rings.isDouble
 
@@ -117,6 +122,7 @@ type sample struct {
 	comm  [16]byte
 	epoch uint64
 	maps  []process.Mapping // nil before the first walk
+	look  *seen             // nil for a sample of running code
 }
 
 // Open opens perf events on the target. It keeps no samples until [Source.Enable].
@@ -126,11 +132,14 @@ func Open(o Options) (*Source, error) {
 	attr.SampleType = unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
 	attr.UserRegs, attr.UserStack, attr.ExcludeKernelChain = perfevent.AllUserRegs, stackCopy, o.UserOnly || o.Spec.ExcludeKernel
 	attr.Mmap2, attr.Comm, attr.CommExec, attr.Task = true, true, true, true
-	attr.SampleIDAll, attr.MonotonicClock = true, true
-	r := &rings{options: &o}
+	attr.SampleIDAll, attr.MonotonicClock, attr.Switches = true, true, o.Waits != nil
+	r := &rings{options: &o, lastRead: monotonic.Now()}
 	var err error
 	if r.events, err = openEvents(attr, o.has, o.Target); err != nil {
 		return nil, err
+	}
+	if o.Waits != nil {
+		r.lookout = newLookout(r.events.threads)
 	}
 	r.start()
 	return New(o, r), nil
@@ -141,6 +150,9 @@ func New(o Options, feed Feed) *Source {
 	s := &Source{options: o, feed: feed, counts: stacks.NewRecordedCounts(0), seed: maphash.MakeSeed(), programs: newPrograms()}
 	for tid, pid := range feed.Threads() {
 		s.programs.of(pid).thread(tid)
+	}
+	if o.Waits != nil {
+		s.waits = newWaits(*o.Waits, feed.Threads())
 	}
 	s.codes = unwindmap.NewCodes(o.Finder, int(cmp.Or(o.TableBytes, defaultTableBytes)))
 	s.walker = stackcopy.New(unwindmap.Machine, s.find)
@@ -186,6 +198,8 @@ func (s *Source) Drain(fn func(perfevent.Record)) (uint64, error) {
 			s.addCode(r)
 		case perfevent.Throttle:
 			s.throttled++
+		case perfevent.Switch, looks.Look, gap:
+			s.applyWaits(r)
 		default:
 			s.apply(r)
 			fn(r)
@@ -205,6 +219,7 @@ func (s *Source) apply(r perfevent.Record) {
 		if s.programs.running[pid] == nil {
 			s.options.Runtimes.Forget(pid)
 		}
+		s.applyWaits(r)
 	}
 	if end, ok := r.(perfevent.Exit); ok {
 		if of, ok := s.feed.(*rings); ok {
@@ -343,6 +358,8 @@ func (s *Source) walk(one *sample, force bool, fn func(record []byte) error) (do
 		end = stackend.NotReady
 	case end == stackend.Copy:
 		end = stackend.BeyondCopy
+	case end == stackend.Fault && one.look != nil:
+		end = stackend.Register.InProfile() // /proc tells only two registers
 	}
 	record := bpf.StackRecord{
 		Type: uint32(bpf.RecordStack), Time: one.Time, Pid: uint32(one.PID), Tid: uint32(one.TID), Comm: one.comm,
@@ -380,6 +397,11 @@ func (s *Source) walk(one *sample, force bool, fn func(record []byte) error) (do
 	}
 	n := copy(record.Frames[len(kernel):], words)
 	record.KernelFrames, record.UserFrames = uint16(len(kernel)), uint16(n)
+	if one.look != nil {
+		one.look.walked = true
+		one.look.id, err = s.passStack(&record, fn)
+		return true, err
+	}
 	record.Id = s.hash(&record)
 	weight := max(one.Period, 1)
 	if !s.options.Timeline {
@@ -529,7 +551,10 @@ func (s *Source) Enable() error {
 func (s *Source) Begin() error { return nil }
 
 // End implements [source.Source].
-func (s *Source) End() error { return nil }
+func (s *Source) End() error {
+	s.endedAt = monotonic.Now()
+	return nil
+}
 
 // Detach implements [source.Source].
 func (s *Source) Detach() error {

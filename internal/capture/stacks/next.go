@@ -21,7 +21,7 @@ func (s *Store) Next(pending ...uint64) *Store {
 	next.functions.previous = s.functions.known
 	next.labels.previous = s.labels.known
 	next.Anonymous, next.MaxNodes, next.Hides, next.Readers, next.Owners = s.Anonymous, s.MaxNodes, s.Hides, s.Readers, s.Owners
-	next.Language, next.Omits = s.Language, s.Omits
+	next.Language, next.Omits, next.KernelName = s.Language, s.Omits, s.KernelName
 	next.Unkept, next.Keys, next.Judge = s.Unkept, s.Keys, s.Judge
 	maps.Copy(next.Interpreted, s.Interpreted)
 	for _, id := range pending {

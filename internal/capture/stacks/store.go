@@ -52,6 +52,10 @@ type Code struct {
 	// Function is the function of CodeRuntime. If its name did not arrive, only the
 	// kind is set.
 	Function *runtimes.Code
+	// End is the reason of CodeUnseen.
+	End stackend.End
+	// Name is the name of CodeNamed.
+	Name string
 }
 
 // CodeKind is the kind of a piece of code.
@@ -75,8 +79,10 @@ const (
 	// CodeRuntime: a function of a language runtime; addresses are lines.
 	CodeRuntime
 	// CodeUnseen: not code, but a marker that stands for the user stack of a
-	// thread that slept before the measurement, if the kernel cannot read it.
+	// thread if nothing could read it; End has the reason.
 	CodeUnseen
+	// CodeNamed: a function of the kernel of which only the name is known; there are no addresses.
+	CodeNamed
 )
 
 // Frame is an instruction in some code.
@@ -214,6 +220,8 @@ type Store struct {
 	// callers. Omitting holds such code.
 	Omits    func(pid int) bool
 	Omitting map[CodeID]bool
+	// KernelName, if not nil, returns the name of a function of the kernel, for what a record has in place of an address.
+	KernelName func(word uint64) string
 	// Keys, if not nil, returns the keys of the attributes of threads of a process image, by
 	// index, at least up to index last if it is known.
 	Keys func(pid int, epoch uint64, last int) []string
@@ -496,8 +504,8 @@ func (s *Store) addUser(trace *Trace, pid int, frames []uint64, r *bpf.StackReco
 		leaf, _ := userAddress(frames[0])
 		mapped = s.resolver.Resolve(pid, leaf, r.Time).Kind != process.KindUnknown
 	}
-	if trace.UserEnd == stackend.Unseen {
-		trace.Leaf = s.push(0, Frame{Code: s.code(Code{Kind: CodeUnseen}, Range{})})
+	if trace.UserEnd.Marker() != "" {
+		trace.Leaf = s.push(0, Frame{Code: s.code(Code{Kind: CodeUnseen, End: trace.UserEnd}, Range{})})
 	}
 	interpreted := s.readWords(frames)
 	if interpreted {
@@ -560,11 +568,17 @@ func (s *Store) endsInFile(pid int, time uint64) bool {
 	return s.resolver.Resolve(pid, s.words[last].frame(last).Call(), time).Kind == process.KindFile
 }
 
+// lowestKernel is the lowest address of the kernel's half of the address space.
+const lowestKernel = 1 << 63
+
 // addKernel adds kernel frames to a trace, until it is cut.
 func (s *Store) addKernel(trace *Trace, frames []uint64) {
 	for i := len(frames) - 1; i >= 0 && !trace.Cut; i-- {
 		below := trace.Leaf
 		trace.Leaf = s.step(step{addr: frames[i], parent: trace.Leaf, isReturn: i > 0}, func(f step) (NodeID, bool) {
+			if s.KernelName != nil && f.addr < lowestKernel {
+				return s.push(f.parent, Frame{Code: s.code(Code{Kind: CodeNamed, Name: s.KernelName(f.addr)}, Range{})}), true
+			}
 			return s.push(f.parent, Frame{Address: f.addr, Return: f.isReturn}), true
 		})
 		trace.Cut = trace.Leaf == below

@@ -49,6 +49,7 @@ func Of(functions []string) Reason {
 	best, named := len(rules), false
 	for _, name := range functions {
 		name, _, _ = strings.Cut(name, ".")
+		name = withoutArchitecture(name)
 		if name == "" || switching[name] {
 			continue
 		}
@@ -62,6 +63,17 @@ func Of(functions []string) Reason {
 		return Other
 	}
 	return Unknown
+}
+
+// withoutArchitecture returns the name of the function of a system call without the prefix of the architecture: "sys_poll" for
+// "__x64_sys_poll". It returns other names unchanged.
+func withoutArchitecture(name string) string {
+	for _, prefix := range []string{"__x64_", "__arm64_"} {
+		if call, ok := strings.CutPrefix(name, prefix); ok && strings.HasPrefix(call, "sys_") {
+			return call
+		}
+	}
+	return name
 }
 
 // match returns the index of the first rule that a function matches, or a number

@@ -28,6 +28,11 @@ func TestOf(t *testing.T) {
 		{"fsync", "jbd2_log_wait_commit ext4_sync_file do_fsync"},
 		{"wait for child", "do_wait kernel_wait4 __do_sys_wait4"},
 		{"io_uring", "io_cqring_wait __do_sys_io_uring_enter"},
+		// What /proc tells of a thread: the function in which it waits, and the system call.
+		{"poll", "poll_schedule_timeout __x64_sys_ppoll"},
+		{"pipe", "anon_pipe_read __x64_sys_read"},
+		{"signal", "__arm64_sys_rt_sigsuspend"},
+		{Other, "__arm64_read"},
 		{Yield, "do_sched_yield __x64_sys_sched_yield do_syscall_64"},
 		{"kernel lock", "schedule_preempt_disabled __mutex_lock.constprop.0 do_something"},
 		{"idle worker", "worker_thread kthread ret_from_fork ret_from_fork_asm"},

@@ -24,6 +24,9 @@ type Spec struct {
 	CPUs []int
 }
 
+// Dummy is an event that never occurs. It serves for the other records of its ring, and needs no privileges for own threads.
+var Dummy = Spec{Name: "dummy", Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY, ExcludeKernel: true}
+
 // Attr returns the attributes of the event. The caller sets the sampling rate.
 func (s Spec) Attr() Attr {
 	return Attr{

@@ -66,6 +66,10 @@ const (
 	// Omitted: the stack reaches its root, but generated code in it, which keeps no frame pointers, may
 	// hide its callers.
 	Omitted
+	// TooShort: without BPF, the stack of a thread that waits is read once fulgur looks at it, and this wait ended before.
+	TooShort
+	// Forbidden: the kernel does not let fulgur read the stack of a thread that waits.
+	Forbidden
 )
 
 var names = [...]string{
@@ -74,7 +78,7 @@ var names = [...]string{
 	Register: "register not known", NotGrowing: "stack does not grow", NotReady: "unwind tables not loaded yet",
 	Evicted: "unwind table evicted", Broken: "broken stack", Unseen: "before measurement", Late: "unwind table not made yet",
 	Lost: "stack lost", Copy: "end of stack copy", BeyondCopy: "end of fulgur's stack copy", Deferred: "user stack not recorded",
-	Omitted: "callers missing in generated code",
+	Omitted: "callers missing in generated code", TooShort: "wait too short to look", Forbidden: "stack not readable",
 }
 
 // String returns the reason as shown in outputs.
@@ -90,6 +94,15 @@ func Parse(text string) End { return End(max(slices.Index(names[:], text), 0)) }
 
 // Cut reports whether a stack with this end lacks its root, or may lack it for a known reason.
 func (e End) Cut() bool { return e != None && e != FramePointer && e != Complete }
+
+// Marker returns what stands in outputs for the whole stack with this end, "" if that has frames.
+func (e End) Marker() string {
+	switch e {
+	case Unseen, TooShort, Forbidden:
+		return "[" + e.String() + "]"
+	}
+	return ""
+}
 
 // InProfile returns the reason as profiles have it: one for all that mean the same to their readers.
 func (e End) InProfile() End {

@@ -37,7 +37,7 @@ func TestKernelSide(t *testing.T) {
 
 // The text of each reason is its own, and can be read back.
 func TestParse(t *testing.T) {
-	for e := None; e <= Omitted; e++ {
+	for e := None; e <= Forbidden; e++ {
 		if got := Parse(e.String()); got != e || e.String() == "" {
 			t.Errorf("got %v for the text of %v", got, e)
 		}
@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 	if got := Parse("unknown"); got != None {
 		t.Errorf("got %v for an unknown text, want %v", got, None)
 	}
-	if got := (Omitted + 1).String(); got != "unknown" {
+	if got := (Forbidden + 1).String(); got != "unknown" {
 		t.Errorf("got %q for an unknown reason", got)
 	}
 }
