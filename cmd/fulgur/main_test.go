@@ -97,6 +97,14 @@ type offCPUOptions struct {
 	offcpu.Config
 }
 
+// orAuto returns the value of --via, or its default.
+func orAuto(via string) string {
+	if via == "" {
+		return "auto"
+	}
+	return via
+}
+
 func TestOffCPUOptions(t *testing.T) {
 	for line, want := range map[string]offCPUOptions{
 		"offcpu": {},
@@ -109,16 +117,17 @@ func TestOffCPUOptions(t *testing.T) {
 		"offcpu -u --state D --waker-stacks --pending-entries 64": {
 			Config: offcpu.Config{Threads: offcpu.UserThreads, States: 4, WakerStacks: true, PendingEntries: 64},
 		},
+		"offcpu --via perf":      {Options: session.Options{Via: "perf"}},
 		"offcpu -k --state 2":    {Config: offcpu.Config{Threads: offcpu.KernelThreads, States: 4}},
 		"offcpu -fU --state S,D": {Options: session.Options{Format: "folded", UserOnly: true}, Config: offcpu.Config{States: 6}},
 		"offcpu -- ls -m": {
 			Options: session.Options{Target: target.Target{Scope: target.Command}, Command: []string{"ls", "-m"}},
 		},
 	} {
-		want.Unwind, want.Interpreters = "auto", "auto"
+		want.Unwind, want.Interpreters, want.Via = "auto", "auto", orAuto(want.Via)
 		checkOptions(t, line, want, func(c command) (offCPUOptions, error) {
 			own := c.(*offCPUCommand)
-			common, err := sessionOptions(own.subjectFlags, own.profileFlags)
+			common, err := own.options()
 			return offCPUOptions{common, own.config()}, err
 		})
 	}
@@ -195,7 +204,7 @@ func TestRecordOptions(t *testing.T) {
 			Options: session.Options{Output: "a.html", Duration: time.Second}, NoFaults: true, Value: "off-cpu",
 		},
 	} {
-		want.Unwind, want.Interpreters, want.TimesIfAny = "auto", "auto", true
+		want.Unwind, want.Interpreters, want.Via, want.TimesIfAny = "auto", "auto", orAuto(want.Via), true
 		checkOptions(t, line, want, func(c command) (session.RecordOptions, error) { return c.(*recordCommand).options() })
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fulgur/internal/capture/offcpu"
+	"fulgur/internal/session"
 )
 
 // offCPUCommand has the flags of bcc's offcputime, by name.
@@ -19,6 +20,7 @@ type offCPUCommand struct {
 	MinBlock    micros  `short:"m" name:"min-block-time" placeholder:"US" group:"how" help:"Count only waits of at least this many microseconds."`
 	MaxBlock    micros  `short:"M" name:"max-block-time" placeholder:"US" group:"how" help:"Count only waits of at most this many microseconds."`
 	State       *states `placeholder:"STATES" group:"how" help:"Count only waits in these thread states, by their letters in ps(1): R (preempted), S (sleeping), D (disk sleep), T (stopped), t (traced), P (parked), I (idle); or one state by the kernel's number, like offcputime."`
+	Via         string  `enum:"auto,bpf,perf" default:"auto" placeholder:"METHOD" group:"how" help:"How to measure: bpf uses BPF programs; perf uses perf events alone, which need no root for your own processes (-p, -L or a command), and see the stacks of those waits that are long enough to look at; auto, the default, uses the first of these that is possible."`
 	WakerStacks bool    `group:"how" help:"Show the stack that woke each thread, upside down, on top of the stack of the wait."`
 
 	profileFlags
@@ -44,13 +46,28 @@ Examples:
     # which servers and clients a process waits for
     sudo fulgur offcpu --by peer -p 1234 -o waits.html 10
 
+    # without root: the waits of a command of yours, see docs/without-root.md
+    fulgur offcpu -o waits.html -- ./server
+
     # a command's waits, with the stacks of the wakers
     sudo fulgur offcpu --waker-stacks -o waits.svg -- make -j8
 `
 }
 
 func (c *offCPUCommand) run(ctx context.Context, env environment) (int, error) {
-	return env.measure(ctx, c.subjectFlags, c.profileFlags, offcpu.New(c.config()))
+	o, err := c.options()
+	if err != nil {
+		return exitUsage, usageError{err}
+	}
+	env.complete(&o)
+	return session.Measure(ctx, o, offcpu.New(c.config()))
+}
+
+// options translates the flags that several commands have.
+func (c *offCPUCommand) options() (session.Options, error) {
+	o, err := sessionOptions(c.subjectFlags, c.profileFlags)
+	o.Via = c.Via
+	return o, err
 }
 
 // config translates the command's own flags.

@@ -35,6 +35,7 @@ type recordCommand struct {
 
 	Frequency *frequency `short:"F" placeholder:"HZ" xor:"rate" group:"how" help:"Samples per second on each CPU, or max (also -r, --rate). Default: ${recordRate}."`
 	rateFlag
+	Via         string `enum:"auto,bpf,perf" default:"auto" placeholder:"METHOD" group:"how" help:"How to record: bpf uses BPF programs; perf uses perf events alone, which need no root for your own processes (-p, -L or a command), and see only code and waits, without disk requests and page faults; auto, the default, uses the first of these that is possible."`
 	MinBlock    micros `short:"m" name:"min-block-time" placeholder:"US" group:"how" help:"Record only waits of at least this many microseconds."`
 	WakerStacks bool   `group:"how" help:"Record the stack of the waker at the end of each wait."`
 	FaultCount  *count `placeholder:"N" group:"how" help:"Record every Nth page fault, with weight N. Default: 1."`
@@ -159,7 +160,7 @@ func (c *recordCommand) nameOutput() {
 func (c *recordCommand) options() (session.RecordOptions, error) {
 	c.nameOutput()
 	common, err := sessionOptions(c.subjectFlags, c.profileFlags)
-	common.StackNodes, common.TimesIfAny = uint32(orZero(c.StackNodes)), true
+	common.StackNodes, common.TimesIfAny, common.Via = uint32(orZero(c.StackNodes)), true, c.Via
 	return session.RecordOptions{
 		Options:     common,
 		Frequency:   c.rate(c.Frequency),

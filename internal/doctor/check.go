@@ -15,7 +15,10 @@ const (
 	// ProfilePerf samples the user code of the user's own processes by perf events alone.
 	ProfilePerf Command = "profile --via perf"
 	// ProfilePtrace samples them by stopping their threads.
-	ProfilePtrace   Command = "profile --via ptrace"
+	ProfilePtrace Command = "profile --via ptrace"
+	// OffCPUPerf and RecordPerf measure the waits of the user's own processes by perf events alone.
+	OffCPUPerf      Command = "offcpu --via perf"
+	RecordPerf      Command = "record --via perf"
 	OffCPU          Command = "offcpu"
 	BlockIO         Command = "blockio"
 	Faults          Command = "faults"
@@ -55,6 +58,8 @@ var commands = []command{
 	{Profile, []Command{Profile}, 64, true}, // 55
 	{ProfilePerf, nil, 0, false},
 	{ProfilePtrace, nil, 0, false},
+	{OffCPUPerf, nil, 0, false},
+	{RecordPerf, nil, 0, false},
 	{OffCPU, []Command{OffCPU}, 72, true},                            // 65
 	{BlockIO, []Command{BlockIO}, 72, true},                          // 65
 	{Faults, []Command{Faults}, 64, true},                            // 58
@@ -77,7 +82,10 @@ var commands = []command{
 var Commands = commandsThat(func(command) bool { return true })
 
 // withBPF lists the commands that load BPF programs, or trace processes of other users.
-var withBPF = commandsThat(func(c command) bool { return c.name != ProfilePerf && c.name != ProfilePtrace })
+var withBPF = commandsThat(func(c command) bool { return !slices.Contains(withPerf, c.name) && c.name != ProfilePtrace })
+
+// withPerf lists the commands that measure by perf events alone.
+var withPerf = []Command{ProfilePerf, OffCPUPerf, RecordPerf}
 
 // withStacks lists the commands that show stacks by BPF programs.
 var withStacks = commandsThat(func(c command) bool { return c.stacks })

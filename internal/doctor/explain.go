@@ -53,17 +53,20 @@ func (e *Error) Instead() string {
 // instead is [Error.Instead]. tried is the error of an event of user code, and stops that of ptrace.
 func (f *Facts) instead(tried, stops error) string {
 	privileged := f.Can(capability.BPF) && f.Can(capability.Perfmon) && !f.UserNamespace
-	own := fmt.Sprintf("fulgur profile and fulgur top measure the code of your own processes (%s) and commands", usage.Process)
+	own := fmt.Sprintf("of your own processes (%s) and commands", usage.Process)
+	waits := "fulgur profile, top, offcpu and record measure code and waits " + own
 	scope := f.sysctl(sysctlPtrace, 0)
 	switch {
 	case privileged:
 		return ""
-	case tried == nil || stops == nil && scope == 0:
-		return "Without privileges, " + own + "."
+	case tried == nil:
+		return "Without privileges, " + waits + "."
+	case stops == nil && scope == 0:
+		return "Without privileges, fulgur profile and fulgur top measure the code " + own + "."
 	case stops == nil && scope == 1:
 		return "Without privileges, fulgur profile measures commands."
 	case refused(tried) && f.sysctl(sysctlParanoid, 2) > 2:
-		return "Without privileges, " + own + ", after: " + paranoidRemedy(f).Paste
+		return "Without privileges, " + waits + ", after: " + paranoidRemedy(f).Paste
 	}
 	return ""
 }

@@ -75,7 +75,9 @@ func TestExplain(t *testing.T) {
 // nor a security module is to blame.
 // Who may not load BPF programs can measure own processes, where the kernel permits perf events.
 func TestInstead(t *testing.T) {
-	works, after := "Without privileges, fulgur profile and fulgur top measure the code of your own processes (the process) and commands.", "commands, after: sudo sysctl kernel.perf_event_paranoid=2"
+	const works = "Without privileges, fulgur profile, top, offcpu and record measure code and waits of your own processes (the process) and commands."
+	const code = "Without privileges, fulgur profile and fulgur top measure the code of your own processes (the process) and commands."
+	const after = "commands, after: sudo sysctl kernel.perf_event_paranoid=2"
 	for _, test := range []struct {
 		machine string
 		tried   error
@@ -86,7 +88,7 @@ func TestInstead(t *testing.T) {
 		{"CAP_BPF", nil, syscall.EPERM, works},
 		{"a rootless container", nil, syscall.EPERM, works},
 		{"Debian's paranoia", syscall.EACCES, syscall.EPERM, after},
-		{"Debian's paranoia", syscall.EACCES, nil, works},
+		{"Debian's paranoia", syscall.EACCES, nil, code},
 		{"yama", syscall.EACCES, nil, "Without privileges, fulgur profile measures commands."},
 		{"a user", syscall.EACCES, syscall.EPERM, ""}, // a seccomp filter
 		{"a user", syscall.ENOENT, syscall.EPERM, ""},

@@ -90,7 +90,7 @@ func sentence(list []Command) string {
 	case len(list) == len(Commands):
 		return "all commands"
 	case slices.Equal(list, withBPF):
-		return "all commands except `" + string(ProfilePerf) + "` and `" + string(ProfilePtrace) + "`"
+		return "all commands except those with `--via perf` and `--via ptrace`"
 	}
 	names := make([]string, len(list))
 	for i, c := range list {

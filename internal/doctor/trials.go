@@ -33,7 +33,7 @@ var (
 // trials are the checks of the probes' outcomes.
 var trials = slices.Concat([]check{
 	trial(ProbePerfEvent, "perf_event", fault{stops: withBPF}),
-	trial(ProbeUserEvents, "user_events", fault{stops: []Command{ProfilePerf}}),
+	trial(ProbeUserEvents, "user_events", fault{stops: withPerf}),
 	trial(ProbeStops, "ptrace", fault{stops: []Command{ProfilePtrace}}),
 	trial(ProbeRing, "ring_buffer", fault{stops: withBPF}),
 	trial(ProbeTracing, "tp_btf", fault{stops: withBPF}),

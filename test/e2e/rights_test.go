@@ -252,11 +252,12 @@ func TestTooFewCapabilitiesCommands(t *testing.T) {
 	for _, test := range rightsCommands {
 		t.Run(test.name, func(t *testing.T) {
 			args := slices.Clone(test.args)
-			if test.name == "profile" {
-				args = append(args, "--via", "bpf") // otherwise, it samples by perf events alone
+			switch test.name {
+			case "profile", "wall", "offcpu":
+				args = append(args, "--via", "bpf") // otherwise, it measures by perf events alone
 			}
 			r := run([]uintptr{unix.CAP_PERFMON}, append(args, "--", testenv.Tool(t, "sh"), "-c", "echo started")...)
-			if !strings.Contains(r.stderr, "\nWithout privileges, fulgur profile and fulgur top measure the code of your own processes (-p) and commands.\n") {
+			if !strings.Contains(r.stderr, "\nWithout privileges, fulgur profile, top, offcpu and record measure code and waits of your own processes (-p) and commands.\n") {
 				t.Errorf("standard error = %q, want what works", r.stderr)
 			}
 			if r.code != 1 || r.stdout != "" || !strings.HasPrefix(r.stderr, "fulgur: profiling needs CAP_BPF: run fulgur with sudo, or run once: sudo setcap cap_bpf,") {
