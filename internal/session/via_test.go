@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"fulgur/internal/capture/blockio"
+	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/perfring"
 	"fulgur/internal/capture/source"
@@ -24,6 +26,7 @@ func TestPreparePerf(t *testing.T) {
 		m.Specs = specs
 		return m
 	}
+	waits := func(c offcpu.Config) source.Subject { return offcpu.New(c) }
 	own := target.Target{Scope: target.Processes, PIDs: []int{1}}
 	core, atom := perfevent.Spec{Name: "cycles", CPUs: []int{0}}, perfevent.Spec{Name: "cycles", CPUs: []int{1}}
 	for name, test := range map[string]struct {
@@ -36,10 +39,23 @@ func TestPreparePerf(t *testing.T) {
 		"an event in the kernel":       {Options{Target: own}, event(perfevent.Spec{Name: "cycles", ExcludeUser: true}), "without user code"},
 		"the machine":                  {Options{}, event(), "only your own processes"},
 		"a cgroup":                     {Options{Target: target.Target{Scope: target.Cgroup}}, event(), "only your own processes"},
-		"idle CPUs":                    {Options{Target: own}, oncpu.New(oncpu.Config{Idle: true}), "neither off-CPU time nor idle CPUs"},
+		"idle CPUs":                    {Options{Target: own}, oncpu.New(oncpu.Config{Idle: true}), "do not measure idle CPUs"},
 		"parallelism":                  {Options{Target: own}, oncpu.New(oncpu.Config{Parallelism: true}), "do not see which threads run at the same time"},
-		"waits":                        {Options{Target: own}, newWall(oncpu.Config{}, 0), "neither off-CPU time nor idle CPUs"},
+		"disk requests":                {Options{Target: own}, blockio.New(blockio.Config{}), "measure only CPU time and waits"},
+		"the run queue":                {Options{Target: own}, waits(offcpu.Config{RunQueue: true}), "do not see when threads are woken"},
+		"wakers":                       {Options{Target: own}, waits(offcpu.Config{WakerStacks: true}), "which thread wakes another"},
+		"peers":                        {Options{Target: own}, waits(offcpu.Config{Peers: true}), "do not see the peers"},
+		"kernel threads":               {Options{Target: own}, waits(offcpu.Config{Threads: offcpu.KernelThreads}), "do not measure kernel threads"},
+		"some states":                  {Options{Target: own}, waits(offcpu.Config{States: 2}), "do not see the states"},
+		"waits by CPU":                 {Options{Target: own, PerCPU: true}, waits(offcpu.Config{}), "do not tell the waits of CPUs apart"},
+		"windows":                      {Options{Target: own, Every: time.Second}, untimed{newWall(oncpu.Config{}, 0)}, "do not divide waits among windows"},
+		"a stream":                     {Options{Target: own}, streamed{untimed{newWall(oncpu.Config{}, 0)}}, "do not write waits while they go on"},
+		"waits of the machine":         {Options{}, waits(offcpu.Config{}), "only your own processes"},
+		"locks":                        {Options{Target: own}, (&RecordOptions{Locks: true}).Subject(), "record neither events nor locks"},
 	} {
+		if recorded, ok := test.what.(*recording); ok {
+			recorded.choose(nil)
+		}
 		if err := test.options.preparePerf(test.what); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want a usage error with %q", name, err, test.want)
 		}
@@ -67,7 +83,8 @@ func TestPrepareStops(t *testing.T) {
 		"user code":     {Options{Target: own}, event("cpu-clock:u"), "cannot tell time in the kernel apart"},
 		"some CPUs":     {Options{Target: target.Target{Scope: target.Processes, CPUs: []int{0}}}, event("cpu-clock"), "cannot be limited to CPUs"},
 		"the machine":   {Options{}, event("cpu-clock"), "only your own processes"},
-		"waits":         {Options{Target: own}, newWall(oncpu.Config{}, 0), "neither off-CPU time nor idle CPUs"},
+		"waits":         {Options{Target: own}, offcpu.New(offcpu.Config{}), "do not measure waits"},
+		"wall":          {Options{Target: own}, newWall(oncpu.Config{}, 0), "do not measure waits"},
 	} {
 		if err := test.options.prepareStops(test.what); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want a usage error with %q", name, err, test.want)
@@ -135,5 +152,35 @@ func TestLeftOut(t *testing.T) {
 	u.Brief = 1
 	if got, want := leftOut(u, true, time.Second), "without CAP_BPF: by perf events; 0.31 s of 2.91 s of CPU time, in 1 thread that ended before the first sample, was not sampled"; got != want {
 		t.Errorf("got %q with the kernel's code, want %q", got, want)
+	}
+}
+
+// The line says which part of the time of waits lacks stacks, and why.
+func TestUnseenWaits(t *testing.T) {
+	const line = "without CAP_BPF: waits by perf events, with the stacks of those long enough to look at"
+	w := perfring.WaitStats{Waits: 9, Time: 12340 * time.Millisecond, Preempted: 120 * time.Millisecond, TooShort: 230 * time.Millisecond, Forbidden: time.Millisecond}
+	if got, want := unseenWaits(w, true), line+"; of 12.34 s, 0.23 s in waits too short to look and 0.12 s of waiting for a CPU have none"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, amounts := range []bool{false, true} {
+		if got := unseenWaits(perfring.WaitStats{Waits: 1, Time: time.Second}, amounts); got != line {
+			t.Errorf("amounts %t: got %q of waits with stacks, want %q", amounts, got, line)
+		}
+	}
+}
+
+// A recording without BPF programs keeps its CPU samples and waits.
+func TestRecordingKeeps(t *testing.T) {
+	for _, o := range []RecordOptions{{}, {NoCPU: true}, {NoOffCPU: true}, {NoBlockIO: true}} {
+		m := o.Subject().(*recording)
+		m.choose(nil)
+		parts := ownParts(untimed{m})
+		if parts.whole != m || (parts.cpu == nil) != o.NoCPU || (parts.waits == nil) != o.NoOffCPU {
+			t.Errorf("%+v: got the parts %+v", o, parts)
+		}
+		m.keep(parts)
+		if after := ownParts(m); after != parts || len(m.parts) != len(m.joint) || len(m.Values(nil)) != len(m.parts)+1 {
+			t.Errorf("%+v: got %d parts and %d subjects, %+v", o, len(m.parts), len(m.joint), after)
+		}
 	}
 }
