@@ -154,8 +154,8 @@ func TestWaitsWithoutCapabilities(t *testing.T) {
 		begins(t, r, "measures waits by perf events: ")
 		stacks := folded(t, r.stdout)
 		// It waited all the time, from before the beginning until after the end.
-		if sum := total(stacks); sum < 1_000_000 || time.Duration(sum)*time.Microsecond > took {
-			t.Errorf("waited for %d us in %s, want a second at least: %v", sum, took, stacks)
+		if sum := total(stacks); sum < 900_000 || time.Duration(sum)*time.Microsecond > took {
+			t.Errorf("waited for %d us in %s, want nearly a second at least: %v", sum, took, stacks)
 		}
 		if n := count(stacks, "[sleep]"); n == 0 {
 			t.Errorf("got no reason of the wait: %v", stacks)
@@ -174,12 +174,13 @@ func TestWaitsWithoutCapabilities(t *testing.T) {
 		}
 	})
 	t.Run("recording", func(t *testing.T) {
+		testenv.SlowInVM(t) // its looks come too late there
 		into := public(t)
 		if err := os.Chown(into, nobody, nobody); err != nil {
 			t.Fatal(err)
 		}
 		file := filepath.Join(into, "fulgur.json.gz")
-		r := run(nil, "record", "-o", file, "--", waiters, long)
+		r := run(nil, "record", "-F", "199", "-o", file, "--", waiters, long)
 		begins(t, r, "records code and waits, but no disk requests and page faults, by perf events: ")
 		if !strings.Contains(r.stderr, "\n  without CAP_BPF: no disk requests and page faults\n") {
 			t.Errorf("the summary does not say what was left out: %s", r.stderr)

@@ -19,6 +19,8 @@ const (
 	// maxRound limits the time of the looks of a round, and looksShare their part in the time of a CPU.
 	maxRound   = 20 * time.Millisecond
 	looksShare = 10
+	// maxLooks limits the looks between two polls of the session, in bytes.
+	maxLooks = 32 << 20
 	// maxDue limits the waits that may become due.
 	maxDue = 1 << 16
 )
@@ -144,11 +146,10 @@ func (r *rings) lookOut() {
 		return
 	}
 	for i := range found {
-		size := int64(found[i].Size())
-		if r.held+size > maxHeld/2 || len(r.fresh) > maxFresh {
+		r.heldLooks += int64(found[i].Size())
+		if r.heldLooks > maxLooks {
 			return
 		}
-		r.held += size
 		r.fresh = append(r.fresh, found[i])
 	}
 }

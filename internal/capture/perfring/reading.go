@@ -23,6 +23,8 @@ type rings struct {
 	mu    sync.Mutex // for the rings and what follows
 	fresh []perfevent.Record
 	held  int64 // bytes of the samples in fresh
+	// heldLooks are the bytes of the looks in fresh, which samples must not displace: each is the only one of its wait.
+	heldLooks int64
 	// lost is the number of samples that the kernel dropped, or for which fresh had no room, and dropped that of other records.
 	lost, dropped uint64
 	err           error // the first
@@ -167,7 +169,7 @@ func (r *rings) Take() (fresh []perfevent.Record, lost uint64, err error) {
 		fresh = append(fresh, gap{perfevent.Stamp{Time: r.droppedAt}, monotonic.Now()})
 		r.droppedAt = 0
 	}
-	r.fresh, r.held, r.lost, r.dropped, r.err = nil, 0, 0, 0, nil
+	r.fresh, r.held, r.heldLooks, r.lost, r.dropped, r.err = nil, 0, 0, 0, 0, nil
 	return fresh, lost, err
 }
 
