@@ -92,7 +92,8 @@ func (l *lookout) round(now uint64) (wait []dueLook) {
 	return wait
 }
 
-// run looks at threads, in the time that the share allows, and returns what it found and the threads that it left.
+// run looks at threads, in the time that the share allows, and returns what it found and the threads that it left. The
+// goroutine is locked to its OS thread.
 func (l *lookout) run(wait []dueLook, pid func(tid int) int) (found []looks.Look, left []dueLook) {
 	began, before := time.Now(), threadTime()
 	for i, d := range wait {

@@ -170,7 +170,7 @@ func (s *Source) switched(r perfevent.Switch) {
 // looked handles a look. It is true of a wait if the thread did not run from its beginning to its end.
 func (s *Source) looked(r looks.Look) {
 	t := s.waits.threads[r.TID]
-	if t == nil || t.pid != r.PID || t.look != nil || r.From <= s.waits.blind {
+	if t == nil || t.pid != r.PID || t.look != nil {
 		return
 	}
 	if off := t.turn == turnOff && !t.preempted && t.since <= r.From; !off && t.turn != turnAtStart {
