@@ -110,9 +110,12 @@ func ShortComments(lines []string) (kept []string) {
 }
 
 // cutName truncates a name to MaxName.
-func cutName(s string) string {
+func cutName(s string) string { return cutText(s, MaxName) }
+
+// cutText truncates a longer text to a size in bytes.
+func cutText(s string, size int) string {
 	const mark = "…"
-	end := MaxName - len(mark)
+	end := size - len(mark)
 	for i := 0; i < utf8.UTFMax-1 && !utf8.RuneStart(s[end]); i++ {
 		end--
 	}

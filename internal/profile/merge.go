@@ -250,6 +250,10 @@ func (m *Merger) Profile() *Profile {
 	m.losses[LossUnresolvedFrames] = 0
 	if m.anonymous {
 		m.meta.PerCPU = false
+		m.meta.Slowest = slices.Clone(m.meta.Slowest)
+		for i := range m.meta.Slowest {
+			m.meta.Slowest[i].PID, m.meta.Slowest[i].TID = 0, 0
+		}
 	}
 	p := m.made.Profile(m.meta, m.losses)
 	maps.DeleteFunc(m.published, func(_ int, a []Attribute) bool { return len(a) == 0 })
@@ -290,6 +294,7 @@ func (a Meta) plus(b Meta) Meta {
 	if a.Grouping != b.Grouping || a.GroupLabel != b.GroupLabel {
 		sum.Grouping, sum.GroupLabel = GroupNone, ""
 	}
+	sum.Slowest = Slowest(slices.Concat(a.Slowest, b.Slowest))
 	sum.Stripped = a.Stripped.plus(b.Stripped)
 	return sum
 }

@@ -175,3 +175,29 @@ func TestMergeNothing(t *testing.T) {
 		t.Errorf("got %d samples", len(p.Samples))
 	}
 }
+
+// A sum has the slowest intervals of all profiles. Of several hosts, they have no IDs of processes.
+func TestMergeSlowest(t *testing.T) {
+	var all []*Profile
+	for i := range 3 {
+		p := hostProfile("same", 0x1000, 100)
+		p.Meta.Slowest = []SlowInterval{{Length: time.Duration(10 - i), PID: 100, TID: 101}, {Length: time.Duration(5 * i), PID: 100, TID: 101}}
+		all = append(all, p)
+	}
+	for name, other := range map[string]string{"one host": "same", "two hosts": "other"} {
+		all[2].Meta.Host = other
+		var got []int
+		for _, s := range merged(t, all...).Meta.Slowest {
+			got = append(got, int(s.Length))
+			if known := s.PID != 0 && s.TID != 0; known != (other == "same") {
+				t.Errorf("%s: got an interval of process %d", name, s.PID)
+			}
+		}
+		if fmt.Sprint(got) != "[10 10 9 8 5 0]" {
+			t.Errorf("%s: got lengths %v", name, got)
+		}
+	}
+	if all[0].Meta.Slowest[0].PID != 100 {
+		t.Error("merging changed a profile")
+	}
+}

@@ -294,6 +294,8 @@ type Meta struct {
 	Scope string
 	// Stripped are the files whose functions have no names.
 	Stripped StrippedFiles
+	// Slowest are the slowest intervals, the slowest first, if intervals were measured; see [Slowest].
+	Slowest []SlowInterval
 	// Unmeasured says what the way of measuring left out, in lines of text. They are untrusted.
 	Unmeasured []string
 }

@@ -306,7 +306,30 @@ func (f Filter) tasks(p *profile.Profile) recording.Choice {
 			wanted[i] = t.TID == f.id
 		}
 	}
-	return only(p, func(s profile.Sample) bool { return wanted[s.Task] })
+	chosen := only(p, func(s profile.Sample) bool { return wanted[s.Task] })
+	chosen.Profile.Meta.Slowest = f.slowest(p.Meta.Slowest)
+	return chosen
+}
+
+// slowest returns the intervals in the tasks that the filter selects. They lack the labels of samples.
+func (f Filter) slowest(all []profile.SlowInterval) (some []profile.SlowInterval) {
+	for _, i := range all {
+		var wanted bool
+		switch {
+		case f.kind == Label:
+			wanted = slices.ContainsFunc(i.Fields, func(l profile.Label) bool { return l.Key == f.field && f.pattern.MatchString(l.Value) })
+		case f.id == 0:
+			wanted = f.pattern.MatchString(plain.Terminal(i.Comm))
+		case f.kind == Process:
+			wanted = i.PID == f.id
+		default:
+			wanted = i.TID == f.id
+		}
+		if wanted {
+			some = append(some, i)
+		}
+	}
+	return some
 }
 
 // hasLabel reports whether a task has the label, or its container, pod or unit is named so.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -198,4 +199,31 @@ func FuzzParseAddress(f *testing.F) {
 			t.Fatalf("got %d samples of %d, %v", q.Total(0), p.Total(0), err)
 		}
 	})
+}
+
+// Filters of tasks select the slowest intervals, too. Those of stacks do not.
+func TestSlowest(t *testing.T) {
+	p := profile.NewBuilder(profile.ValueType{Type: "slow", Unit: "nanoseconds"}).Profile(profile.Meta{Slowest: []profile.SlowInterval{
+		{Length: 3, PID: 1, TID: 1, Comm: "app", Fields: []profile.Label{{Key: "route", Value: "/a"}}},
+		{Length: 2, PID: 1, TID: 2, Comm: "worker"},
+		{Length: 1, PID: 3, TID: 3, Comm: "app", Fields: []profile.Label{{Key: "route", Value: "/b"}}},
+	}}, profile.Losses{})
+	for text, want := range map[string]string{
+		"process:1": "32", "thread:2": "2", "process:app": "31", "thread:^work": "2", "label:route=^/b": "1", "label:other=b": "", "focus:main": "321",
+	} {
+		f, err := filter.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, i := range (filter.List{f}).Apply(p, func(*profile.Profile, profile.FrameID) string { return "" }).Meta.Slowest {
+			got += strconv.Itoa(int(i.Length))
+		}
+		if got != want {
+			t.Errorf("%s: got the intervals %q, want %q", text, got, want)
+		}
+	}
+	if len(p.Meta.Slowest) != 3 {
+		t.Errorf("the filters changed their input: %d intervals remain", len(p.Meta.Slowest))
+	}
 }

@@ -51,6 +51,7 @@ type info struct {
 	Stripped  []stripped        `json:"stripped,omitempty"`
 	Omitted   int               `json:"stripped_omitted,omitempty"`
 	Left      []string          `json:"unmeasured,omitempty"`
+	Slowest   []slowest         `json:"slowest,omitempty"`
 	Every     *interval         `json:"every,omitempty"`
 	Value     string            `json:"value,omitempty"`
 	Guessed   bool              `json:"value_guessed,omitempty"`
@@ -65,6 +66,52 @@ type interval struct {
 	Type   string `json:"type"`
 	Unit   string `json:"unit"`
 	Amount int64  `json:"amount"`
+}
+
+// slowest is the JSON form of [profile.SlowInterval].
+type slowest struct {
+	Begin    int64       `json:"begin_ns"` // since 1970
+	Length   int64       `json:"length_ns"`
+	Running  int64       `json:"running_ns"`
+	Runnable int64       `json:"runnable_ns"`
+	Slow     bool        `json:"slow,omitempty"`
+	PID      int         `json:"pid,omitempty"`
+	TID      int         `json:"tid,omitempty"`
+	Comm     string      `json:"name,omitempty"`
+	Fields   [][2]string `json:"fields,omitempty"` // names and values
+}
+
+// slowestOf returns the JSON form of the slowest intervals.
+func slowestOf(intervals []profile.SlowInterval) (all []slowest) {
+	for _, i := range intervals {
+		s := slowest{
+			Begin: i.Begin.UnixNano(), Length: int64(i.Length), Running: int64(i.Running), Runnable: int64(i.Runnable),
+			Slow: i.Slow, PID: i.PID, TID: i.TID, Comm: i.Comm,
+		}
+		for _, f := range i.Fields {
+			s.Fields = append(s.Fields, [2]string{f.Key, f.Value})
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// slowestFrom returns the slowest intervals from their JSON form.
+func slowestFrom(all []slowest) (intervals []profile.SlowInterval) {
+	for _, s := range all {
+		length := max(s.Length, 0)
+		running := min(max(s.Running, 0), length)
+		i := profile.SlowInterval{
+			Begin: time.Unix(0, s.Begin), Length: time.Duration(length), Running: time.Duration(running),
+			Runnable: time.Duration(min(max(s.Runnable, 0), length-running)),
+			Slow:     s.Slow, PID: max(s.PID, 0), TID: max(s.TID, 0), Comm: s.Comm,
+		}
+		for _, f := range s.Fields {
+			i.Fields = append(i.Fields, profile.Label{Key: f[0], Value: f[1]})
+		}
+		intervals = append(intervals, i)
+	}
+	return profile.Slowest(intervals)
 }
 
 // stripped is the JSON form of [profile.Stripped].
@@ -84,7 +131,7 @@ func Text(p *profile.Profile) string {
 		Command:   m.Command, Scope: m.Scope, Event: m.Event, Frequency: m.Frequency, Requested: m.RequestedFrequency, Reduction: m.Reduction, Unnamed: m.NamesOmitted,
 		Period: m.Period, PerCPU: m.PerCPU, Grouping: m.Grouping.String(), Label: m.GroupLabel,
 		Duration: int64(m.Duration), Host: m.Host, Kernel: m.Kernel, Arch: m.Arch, CPUs: m.CPUs, CPUName: m.CPUName, Memory: m.Memory,
-		Losses: map[string]uint64{}, Omitted: m.Stripped.Omitted, Left: m.Unmeasured,
+		Losses: map[string]uint64{}, Omitted: m.Stripped.Omitted, Left: m.Unmeasured, Slowest: slowestOf(m.Slowest),
 		Comments: m.Comments, DocURL: m.DocURL, Drop: m.DropFrames, Keep: m.KeepFrames,
 	}
 	i.Value, i.Guessed = m.Value, m.ValueGuessed
@@ -156,7 +203,7 @@ func Parse(text string) (m profile.Meta, l profile.Losses, err error) {
 		m.Stripped.Files = append(m.Stripped.Files, profile.Stripped(f))
 	}
 	m.Stripped.Omitted = max(i.Omitted, 0)
-	m.Unmeasured = profile.ShortComments(i.Left)
+	m.Unmeasured, m.Slowest = profile.ShortComments(i.Left), slowestFrom(i.Slowest)
 	for cause := range l {
 		l[cause] = i.Losses[profile.Loss(cause).String()]
 	}

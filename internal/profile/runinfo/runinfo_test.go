@@ -20,6 +20,13 @@ func full() *profile.Profile {
 		Host: "h\x1b[2J\u009b\u202e\u2028é😀\x7f", Kernel: "6.12.0", Arch: "x86_64", CPUs: 4, CPUName: "CPU", Memory: 1 << 60,
 		Stripped:   profile.StrippedFiles{Omitted: 3, Files: []profile.Stripped{{Path: "/lib/a.so", BuildID: "ab", Exports: true, Samples: 5, Remedy: "install a-dbgsym"}}},
 		Unmeasured: []string{"without CAP_BPF: user code only", "2 of 3 threads were not measured"},
+		Slowest: []profile.SlowInterval{
+			{
+				Begin: time.Unix(0, 1234567890223456789), Length: 30 * time.Millisecond, Running: 1, Runnable: 2, Slow: true, PID: 3, TID: 4, Comm: "worker",
+				Fields: []profile.Label{{Key: "query", Value: "SELECT '\x1b\u2028é😀'"}, {Key: "arg1", Value: "-1"}},
+			},
+			{Begin: time.Unix(0, 1234567890123456789), Length: time.Millisecond, Running: time.Millisecond, Comm: "other"},
+		},
 	}}
 	for cause := range p.Losses {
 		p.Losses[cause] = uint64(cause) + 1
@@ -58,5 +65,14 @@ func TestParseHostile(t *testing.T) {
 	m, l, err := Parse(`{"cpus":-1,"duration_ns":-5,"stripped_omitted":-1,"losses":{"samples":3,"other":4},"new":{}}`)
 	if err != nil || m.CPUs != 0 || m.Duration != 0 || m.Stripped.Omitted != 0 || l != (profile.Losses{profile.LossSamples: 3}) {
 		t.Errorf("got %+v, %v, %v; want nothing but 3 lost samples", m, l, err)
+	}
+	m, _, err = Parse(`{"slowest":[{"length_ns":5,"running_ns":4,"runnable_ns":9,"pid":-1},{"length_ns":-5,"running_ns":7}` + strings.Repeat(`,{"length_ns":3}`, 2*profile.MaxSlowest) + `]}`)
+	if err != nil || len(m.Slowest) != profile.MaxSlowest {
+		t.Fatalf("got %d of the slowest intervals, %v; want %d", len(m.Slowest), err, profile.MaxSlowest)
+	}
+	for i, s := range m.Slowest {
+		if s.Running < 0 || s.Runnable < 0 || s.Running+s.Runnable+s.Waiting() != s.Length || s.PID < 0 || i > 0 && s.Length > m.Slowest[i-1].Length {
+			t.Errorf("got %+v, want parts that add up to its length, the longest first", s)
+		}
 	}
 }
