@@ -5,6 +5,7 @@ package report
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
@@ -35,10 +36,13 @@ type Report struct {
 	Programs []Program `json:"programs"`
 	Reasons  []Reason  `json:"reasons"`
 	Paths    []Path    `json:"paths"`
+	// Slowest are the slowest intervals, if intervals were measured, the slowest first.
+	Slowest []SlowInterval `json:"slowest"`
 	// Losses are all that the profile lacks.
 	Losses []describe.Loss `json:"losses"`
 
-	isOwn bool // functions own the time of their interpreter
+	slowest []profile.SlowInterval
+	isOwn   bool // functions own the time of their interpreter
 }
 
 // Total is the sum of a value over all samples.
@@ -103,6 +107,42 @@ type Path struct {
 	Share  float64  `json:"share"`
 }
 
+// SlowInterval is one of the slowest intervals, such as requests. Its thread runs, waits for a CPU (Runnable),
+// or waits for something else, in seconds.
+type SlowInterval struct {
+	Begin    time.Time `json:"begin"` // in UTC
+	Length   float64   `json:"length_seconds"`
+	Running  float64   `json:"running_seconds"`
+	Runnable float64   `json:"runnable_seconds"`
+	Waiting  float64   `json:"waiting_seconds"`
+	// Slow is set if the interval is on the slow side.
+	Slow    bool   `json:"slow"`
+	Process int    `json:"pid"`
+	Thread  int    `json:"tid"`
+	Task    string `json:"name"`
+	// Fields are arguments of the event at which the interval began, and IDs of its trace, by name.
+	Fields map[string]string `json:"fields,omitempty"`
+}
+
+// slowestOf returns the slowest intervals of p.
+func slowestOf(p *profile.Profile) []SlowInterval {
+	all := []SlowInterval{}
+	for _, i := range p.Meta.Slowest {
+		s := SlowInterval{
+			Begin: i.Begin.UTC(), Length: i.Length.Seconds(), Running: i.Running.Seconds(), Runnable: i.Runnable.Seconds(), Waiting: i.Waiting().Seconds(),
+			Slow: i.Slow, Process: i.PID, Thread: i.TID, Task: plain.Terminal(i.Comm),
+		}
+		for _, f := range i.Fields {
+			if s.Fields == nil {
+				s.Fields = map[string]string{}
+			}
+			s.Fields[plain.Terminal(f.Key)] = plain.Terminal(f.Value)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
 // maxPaths limits the paths.
 const maxPaths = 5
 
@@ -113,6 +153,7 @@ func New(p *profile.Profile, value, n int, native bool) *Report {
 	r := &Report{
 		Version: Version, Run: describe.Run(p.Meta), Machine: describe.Machine(p.Meta), Duration: p.Meta.Duration.Seconds(),
 		Value: plain.Terminal(v.Type), Totals: []Total{}, Findings: []Finding{}, Functions: []Function{}, Lines: []Line{}, Programs: []Program{}, Reasons: []Reason{}, Paths: []Path{}, Losses: []describe.Loss{},
+		Slowest: slowestOf(p), slowest: p.Meta.Slowest,
 	}
 	for i, v := range p.ValueTypes {
 		r.Totals = append(r.Totals, Total{plain.Terminal(v.Type), plain.Terminal(v.Unit), p.Total(i)})

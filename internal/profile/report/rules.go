@@ -21,7 +21,7 @@ var rules = []rule{
 	{"empty", empty, false},
 	{"negative", negative, false},
 	{"few_samples", fewSamples, false},
-	{"slow", slow, true},
+	{SlowRule, slow, true},
 	{"load", load, true},
 	{"waits", waits, true},
 	{"idle", idle, false},

@@ -13,6 +13,9 @@ import (
 	"fulgur/internal/profile/sides"
 )
 
+// SlowRule is the name of the rule that compares slow intervals with the others.
+const SlowRule = "slow"
+
 // slowReasons is the maximum number of reasons in the sentence about slow intervals.
 const slowReasons = 3
 

@@ -1,7 +1,11 @@
 package report
 
 import (
+	"bytes"
+	"encoding/json"
+	"strings"
 	"testing"
+	"time"
 
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/sides"
@@ -65,5 +69,41 @@ func TestSlow(t *testing.T) {
 		if f.Rule == "slow" {
 			t.Errorf("without slow intervals: got %q", f.Text)
 		}
+	}
+}
+
+// All formats of a report have the slowest intervals.
+func TestSlowest(t *testing.T) {
+	p := sided(1, 1, struct {
+		function, note string
+		slow, others   int64
+	}{"read", "", 50, 1})
+	p.Meta.Slowest = []profile.SlowInterval{{
+		Begin: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local), Length: 50 * time.Millisecond, Running: 10 * time.Millisecond, Runnable: 15 * time.Millisecond,
+		Slow: true, PID: 42, TID: 43, Comm: "app", Fields: []profile.Label{{Key: "query", Value: "a|b`c"}},
+	}}
+	r := New(p, 3, 5, false)
+	var text, markdown, encoded bytes.Buffer
+	for _, err := range []error{r.WriteText(&text), r.WriteMarkdown(&markdown), r.WriteJSON(&encoded)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ format, got, want string }{
+		{"text", text.String(), "  slowest began       length    running   runnable    waiting  thread     query\n  03:04:05.000000  50.000 ms  10.000 ms  15.000 ms  25.000 ms  app-42/43  a|b`c\n"},
+		{"markdown", markdown.String(), "|---|---:|---:|---:|---:|---|---|\n| 03:04:05.000000 | 50.000 ms | 10.000 ms | 15.000 ms | 25.000 ms | ` app-42/43 ` | `` a\\|b`c `` |\n"},
+	} {
+		if !strings.Contains(test.got, test.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", test.format, test.got, test.want)
+		}
+	}
+	var got struct {
+		Slowest []map[string]any `json:"slowest"`
+	}
+	if err := json.Unmarshal(encoded.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Slowest) != 1 || got.Slowest[0]["waiting_seconds"] != 0.025 || got.Slowest[0]["fields"].(map[string]any)["query"] != "a|b`c" {
+		t.Errorf("got %v, want one interval that waited for 25 ms", got.Slowest)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/sides"
 )
 
 // shownLines limits the lines of functions in text.
@@ -32,6 +33,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		},
 		columns: func(string) string { return "" },
 		name:    func(s string) string { return s },
+		slowest: func(all []profile.SlowInterval) string { return "  " + strings.Join(sides.Lines(all), "\n  ") + "\n" },
 	})
 }
 
@@ -46,6 +48,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		},
 		columns: func(own string) string { return "| " + own + " | total | function | module |\n|---:|---:|---|---|\n" },
 		name:    func(s string) string { return plain.Code(s, true) },
+		slowest: slowestMarkdown,
 	})
 }
 
@@ -56,6 +59,33 @@ type layout struct {
 	row     func(own, total, function, module string) string
 	columns func(own string) string // heading of a table with a heading for the own share
 	name    func(string) string     // in a cell
+	slowest func([]profile.SlowInterval) string
+}
+
+// slowestMarkdown returns a table of the slowest intervals in Markdown.
+func slowestMarkdown(all []profile.SlowInterval) string {
+	var b strings.Builder
+	heading, rows := sides.Table(all)
+	rule := make([]string, len(heading))
+	for c := range heading {
+		rule[c] = "---"
+		if sides.IsAmount(c) {
+			rule[c] = "---:"
+		}
+		if c >= sides.Columns {
+			heading[c] = plain.Code(heading[c], true)
+		}
+	}
+	fmt.Fprintf(&b, "| %s |\n|%s|\n", strings.Join(heading, " | "), strings.Join(rule, "|"))
+	for _, row := range rows {
+		for c := range row {
+			if c >= sides.ThreadColumn && row[c] != "" {
+				row[c] = plain.Code(row[c], true)
+			}
+		}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+	}
+	return b.String()
 }
 
 // module returns the name of a module in a cell, or "" for none.
@@ -120,6 +150,10 @@ func (r *Report) write(w io.Writer, l layout) error {
 	}
 	for _, p := range visible(r.Paths, func(p Path) float64 { return p.Share }) {
 		b.WriteString(l.item(percent(p.Share) + " " + begin + chain(p.Frames) + end))
+	}
+	if len(r.slowest) > 0 {
+		b.WriteString(l.heading("Slowest intervals"))
+		b.WriteString(l.slowest(r.slowest))
 	}
 	if len(r.Losses) > 0 {
 		b.WriteString(l.heading("Losses"))

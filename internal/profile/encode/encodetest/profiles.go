@@ -290,6 +290,7 @@ func NameAll(p *profile.Profile, name string) {
 	m.Command, m.Host, m.Kernel, m.Arch, m.CPUName, m.Event, m.Value, m.GroupLabel, m.Scope = name, name, name, name, name, name, name, name, name
 	m.Stripped = profile.StrippedFiles{Files: []profile.Stripped{{Path: "/tmp/" + name, BuildID: name, Samples: 1, Remedy: name}}}
 	m.Unmeasured = []string{name}
+	m.Slowest = []profile.SlowInterval{{Begin: m.Start, Length: 1, Comm: name, Fields: []profile.Label{{Key: name, Value: name}}}}
 }
 
 // Empty returns a profile without samples.

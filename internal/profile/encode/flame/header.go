@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/profile/encode/label"
 	"fulgur/internal/profile/report"
 	"fulgur/internal/profile/runinfo"
+	"fulgur/internal/profile/sides"
 )
 
 // header is the JSON part of the page's data: everything except the long tables.
@@ -23,9 +24,12 @@ type header struct {
 	Losses []describe.Loss `json:"losses"`
 	// Lost are the losses in brief, each said once.
 	Lost []string `json:"lost"`
-	// Findings are what a report says about the value to show first. There are none in a comparison.
-	Findings []finding   `json:"findings"`
-	Values   []valueType `json:"values"`
+	// Findings are what a report says about the value to show first. In a comparison, it is only what compares the
+	// sides of the same profile.
+	Findings []finding `json:"findings"`
+	// Slowest are the slowest intervals, if intervals were measured.
+	Slowest []slowInterval `json:"slowest,omitempty"`
+	Values  []valueType    `json:"values"`
 	// Noun is the plural of the noun for a sample, if that is not "samples".
 	Noun string `json:"noun,omitempty"`
 	// Mixed is [describe.IsMixed]: the number of samples says nothing.
@@ -86,6 +90,32 @@ type finding struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
+// slowInterval is one of the slowest intervals, with its times in seconds.
+type slowInterval struct {
+	Begin    string      `json:"begin"` // RFC 3339 in UTC
+	Length   float64     `json:"length"`
+	Running  float64     `json:"running"`
+	Runnable float64     `json:"runnable"`
+	Waiting  float64     `json:"waiting"`
+	Thread   string      `json:"thread"`
+	Fields   [][2]string `json:"fields,omitempty"` // names and values
+}
+
+// slowestOf returns the slowest intervals of p.
+func slowestOf(p *profile.Profile) (all []slowInterval) {
+	for _, i := range p.Meta.Slowest {
+		s := slowInterval{
+			Begin: i.Begin.UTC().Format(time.RFC3339Nano), Length: i.Length.Seconds(),
+			Running: i.Running.Seconds(), Runnable: i.Runnable.Seconds(), Waiting: i.Waiting().Seconds(), Thread: sides.Thread(i),
+		}
+		for _, f := range i.Fields {
+			s.Fields = append(s.Fields, [2]string{plain.Terminal(f.Key), plain.Terminal(f.Value)})
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
 // base describes a base profile.
 type base struct {
 	Seconds float64 `json:"seconds"`
@@ -128,13 +158,16 @@ type tasks struct {
 	Group []int `json:"group,omitempty"`
 }
 
-// findings returns what a report says about a profile to be shown on its own.
+// findings returns what a report says about a profile.
 func (o Options) findings(p *profile.Profile) []finding {
 	all := []finding{}
-	if o.Base != nil || o.Value < 0 || o.Value >= len(p.ValueTypes) {
+	if o.Base != nil && o.Sides == nil || o.Value < 0 || o.Value >= len(p.ValueTypes) {
 		return all
 	}
 	for _, f := range report.Findings(p, o.Value, o.Native) {
+		if o.Base != nil && f.Rule != report.SlowRule {
+			continue
+		}
 		all = append(all, finding{f.Text, f.Remedy})
 	}
 	return all
@@ -155,6 +188,7 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 		},
 		Losses:     append([]describe.Loss{}, describe.Of(drawn)...),
 		Lost:       lost(drawn),
+		Slowest:    slowestOf(p),
 		Run:        json.RawMessage(runinfo.Text(p)),
 		Builds:     builds(p),
 		Mixed:      describe.IsMixed(p.ValueTypes),

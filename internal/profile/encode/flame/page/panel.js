@@ -76,6 +76,10 @@ function literal(text) { return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'); }
 
 const SHOWN_FINDINGS = 3; // unfolded
 
+// clock returns the time of day of a date in RFC 3339, to a millisecond.
+const clock = (date) => new Date(date).toLocaleTimeString(undefined, { timeStyle: 'medium', hourCycle: 'h23' })
+  .concat(`.${date.match(/\.(\d+)/)?.[1].padEnd(3, '0').slice(0, 3) ?? '000'}`);
+
 const MIN_PANEL = 200;
 const MAX_PANEL = 1600;
 
@@ -86,7 +90,7 @@ class Panel {
     this.page = page;
     this.panel = byId('details');
     this.edge = byId('edge');
-    this.unfolded = false; // the findings that are folded at first
+    this.unfolded = new Set(); // the kinds of sections that are unfolded, see folded
     this.listen();
   }
 
@@ -119,10 +123,10 @@ class Panel {
     const { page, page: { functions, weights, data } } = this;
     const title = element('h2', 'Details', 'unseen');
     if (data.compared) {
-      this.panel.replaceChildren(title, ...this.changes());
+      this.panel.replaceChildren(title, ...this.findings(), ...this.changes(), ...this.slowest());
       return;
     }
-    const findings = this.findings();
+    const findings = [...this.findings(), ...this.slowest()];
     let hasNotes = false;
     const top = (heading, sums, count, keeps) => {
       const list = this.grouped(sums, keeps).sort((a, b) => b.value - a.value).slice(0, count);
@@ -158,23 +162,41 @@ class Panel {
       if (remedy) item.append(element('span', ` Remedy: ${remedy}.`));
       return item;
     });
-    const section = element('section', undefined, 'findings');
+    const isAll = page.valueIndex === data.value && page.isWhole;
+    return [this.folded('findings', isAll ? 'Findings' : `Findings by ${nameInText(data.values[data.value])}, of all samples`, items)];
+  }
+
+  // slowest returns the section of the slowest intervals. They are those of all samples.
+  slowest() {
+    const { page: { data: { slowest } } } = this;
+    if (!slowest) return [];
+    const items = slowest.map(({ begin, length, running, runnable, waiting, thread, fields }) => {
+      const item = element('li', `${duration(length)}, ${clock(begin)}`);
+      const parts = [['running', running], ['runnable', runnable], ['waiting', waiting]].map(([what, time]) => `${duration(time)} ${what}`);
+      item.append(element('div', parts.join(', '), 'faint'), element('div', thread, 'faint'),
+        ...(fields ?? []).map(([name, value]) => element('div', `${name} = ${value}`, 'field')));
+      return item;
+    });
+    return [this.folded('slowest', 'Slowest intervals', items)];
+  }
+
+  // folded returns a section of a kind with items, of which it shows the first ones until it is unfolded.
+  folded(kind, heading, items) {
+    const section = element('section', undefined, `findings ${kind}`);
     const list = (some) => {
       const l = element('ul');
       l.append(...some);
       return l;
     };
-    const isAll = page.valueIndex === data.value && page.isWhole;
-    section.append(element('h3', isAll ? 'Findings' : `Findings by ${nameInText(data.values[data.value])}, of all samples`),
-      list(items.slice(0, SHOWN_FINDINGS)));
+    section.append(element('h3', heading), list(items.slice(0, SHOWN_FINDINGS)));
     if (items.length > SHOWN_FINDINGS) {
       const rest = element('details');
-      rest.open = this.unfolded;
-      rest.addEventListener('toggle', () => { this.unfolded = rest.open; });
+      rest.open = this.unfolded.has(kind);
+      rest.addEventListener('toggle', () => { this.unfolded[rest.open ? 'add' : 'delete'](kind); });
       rest.append(element('summary', `${items.length - SHOWN_FINDINGS} more`), list(items.slice(SHOWN_FINDINGS)));
       section.append(rest);
     }
-    return [section];
+    return section;
   }
 
   // grouped returns the functions with their values. Code without functions is one entry per
