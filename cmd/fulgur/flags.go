@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"fulgur/internal/capture/attach"
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/source"
@@ -82,6 +84,11 @@ func (g *groups) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// vars implements [setter]: only waits have peers.
+func (*offCPUCommand) vars() kong.Vars {
+	return kong.Vars{"peers": "; or the other ends of the sockets that threads wait for: peer"}
+}
+
 // offline translates the flag for stored profiles, nil for none.
 func (g *groups) offline() *offline.Groups {
 	if g == nil {
@@ -105,7 +112,7 @@ type outputFlags struct {
 	Inverted  bool    `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
 	Width     *pixels `placeholder:"PIXELS" group:"output" help:"Width of pictures (.svg). Default: 1200."`
 	PerThread bool    `group:"output" help:"Separate threads, as COMM-PID/TID in folded stacks and flame graphs."`
-	By        groups  `placeholder:"KIND" group:"output" help:"Separate containers, Kubernetes pods or systemd units: container, pod or unit; or the values of a label, such as an endpoint, that programs set: label=KEY; or, for waits (fulgur offcpu), the other ends of the sockets that threads wait for: peer. The name is the first frame of folded stacks and flame graphs, and a label in pprof files."`
+	By        groups  `placeholder:"KIND" group:"output" help:"Separate containers, Kubernetes pods or systemd units: container, pod or unit; or the values of a label, such as an endpoint, that programs set: label=KEY${peers}. The name is the first frame of folded stacks and flame graphs, and a label in pprof files."`
 	PerCPU    bool    `name:"per-cpu" group:"output" help:"Separate CPUs, with a first frame [CPU N] in folded stacks and flame graphs."`
 	nativeFlag
 	NoInlines  bool   `group:"output" help:"Show function names only, without inlined functions, files and lines. Takes less time and memory."`

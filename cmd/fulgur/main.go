@@ -254,6 +254,11 @@ type launcher interface {
 	launch(argv []string)
 }
 
+// setter is a command that changes variables in the help of its flags.
+type setter interface {
+	vars() kong.Vars
+}
+
 // sided is a command that compares files with others, given after "--".
 type sided interface {
 	newSide(files []string)
@@ -267,7 +272,13 @@ func newParser(list []subcommand, stdout, stderr io.Writer, helped func(), more 
 		if c.group == hiddenGroup {
 			tags = []string{`hidden:""`}
 		}
-		more = append(more, kong.DynamicCommand(c.name, c.help, c.group, c.command(), tags...))
+		made := c.command()
+		if s, ok := made.(setter); ok {
+			for name, text := range s.vars() {
+				tags = append(tags, fmt.Sprintf("set:%q", name+"="+text))
+			}
+		}
+		more = append(more, kong.DynamicCommand(c.name, c.help, c.group, made, tags...))
 	}
 	return kong.New(new(program), append(more,
 		kong.Name("fulgur"),
@@ -280,7 +291,7 @@ func newParser(list []subcommand, stdout, stderr io.Writer, helped func(), more 
 		slowVars(),
 		recordVars(),
 		formatVars(),
-		kong.Vars{"version": versionLine()},
+		kong.Vars{"version": versionLine(), "peers": ""},
 		kong.ExplicitGroups(headings),
 	)...)
 }
