@@ -1,7 +1,7 @@
 // Switches measures the cost of tracing context switches for processes that make as many
 // as possible: two processes on one CPU that send each other a byte, alone and under fulgur
-// offcpu, libbpf-tools' offcputime and a bpftrace script with the same stacks. See package
-// storm.
+// offcpu, libbpf-tools' offcputime and a bpftrace script with the same stacks. Each process waits in a
+// function, so fulgur latency and fulgur slow measure its calls, one for each switch. See package storm.
 //
 // It needs root, gcc, taskset, chrt and Go, and tracefs for bpftrace. It leaves out
 // tools that are not installed.
@@ -54,10 +54,13 @@ const script = `tracepoint:sched:sched_switch {
 }
 END { clear(@start); clear(@kernel); clear(@user); clear(@off); }`
 
-func tools(fulgur, _ string) []storm.Tool {
+func tools(fulgur, dir string) []storm.Tool {
+	calls := "uprobe:" + load(dir) + ":pass"
 	return []storm.Tool{
 		{Name: "fulgur offcpu", Argv: []string{fulgur, "offcpu", "-q", "-f"}},
 		{Name: "fulgur offcpu -K", Argv: []string{fulgur, "offcpu", "-q", "-f", "-K"}},
+		{Name: "fulgur latency", Argv: []string{fulgur, "latency", "-q", "-f", "-e", calls, "--max-rate", "1000000"}},
+		{Name: "fulgur slow", Argv: []string{fulgur, "slow", "-q", "-f", "-e", calls, "--over", "20ms", "--max-rate", "1000000"}},
 		{Name: "offcputime", Argv: []string{"offcputime", "60"}},
 		{Name: "bpftrace", Argv: []string{"bpftrace", "-e", script}},
 	}
