@@ -77,29 +77,10 @@ struct {
 __noinline u32 hit_fields(u32 slot, u32 place)
 {
 	struct timeline_event *event = bpf_map_lookup_elem(&hit_events, &slot);
-	struct field_context *c = field_context(slot);
-	u32 i, j, at, texts = 0, index;
-	const struct field *f;
 
-	if (!event || !c)
+	if (!event)
 		return 0;
-	event->texts = 0;
-	for (i = 0; i < SHOWN_FIELDS; i++) {
-		index = place * PLACE_FIELDS + FIRST_SHOWN + i;
-		f = bpf_map_lookup_elem(&fields, &index);
-		if (!f || !f->size)
-			break;
-		event->numbers[i] = field_number(slot, index);
-		if (f->string == FIELD_NUMBER || field_read_text(slot, index))
-			continue;
-		at = texts++;
-		barrier_var(at); /* the verifier of 5.10 needs to see the limit */
-		at &= SHOWN_FIELDS - 1;
-		for (j = 0; j < FIELD_TEXT / 8; j++)
-			event->text[at][j] = c->text[j];
-		event->texts |= 1U << i;
-	}
-	return texts;
+	return show_fields(slot, place, &event->texts, event->numbers, event->text, true);
 }
 
 /* The bits of an event's size. */

@@ -246,6 +246,49 @@ __noinline int field_read_text(u32 slot, u32 index)
 	return bpf_probe_read_kernel_str(c->text, size, (void *)at) < 0;
 }
 
+/* The fields to show of an event. */
+struct shown_fields {
+	u64 numbers[SHOWN_FIELDS];
+	u64 text[SHOWN_FIELDS][FIELD_TEXT / 8];
+	u32 texts; /* which fields have a text, a bit for each */
+	u32 place; /* of the event */
+};
+
+const struct shown_fields *unused_shown_fields __attribute__((unused));
+
+/*
+ * Reads the fields to show of an event. numbers and text have room for SHOWN_FIELDS; which has a
+ * bit for each field with a text. If packed is set, there are no gaps between texts, and the result
+ * is their number.
+ */
+static __always_inline u32 show_fields(u32 slot, u32 place, u32 *which, u64 *numbers,
+				       u64 (*text)[FIELD_TEXT / 8], bool packed)
+{
+	struct field_context *c = field_context(slot);
+	u32 i, j, at, texts = 0, index;
+	const struct field *f;
+
+	*which = 0;
+	if (!c)
+		return 0;
+	for (i = 0; i < SHOWN_FIELDS; i++) {
+		index = place * PLACE_FIELDS + FIRST_SHOWN + i;
+		f = bpf_map_lookup_elem(&fields, &index);
+		if (!f || !f->size)
+			break;
+		numbers[i] = field_number(slot, index);
+		if (f->string == FIELD_NUMBER || field_read_text(slot, index))
+			continue;
+		at = packed ? texts++ : i;
+		barrier_var(at); /* the verifier of 5.10 needs to see the limit */
+		at &= SHOWN_FIELDS - 1;
+		for (j = 0; j < FIELD_TEXT / 8; j++)
+			text[at][j] = c->text[j];
+		*which |= 1U << i;
+	}
+	return texts;
+}
+
 static __always_inline bool field_has_text(const struct field_context *c,
 					   const struct filter_term *t)
 {

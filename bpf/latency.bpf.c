@@ -27,7 +27,11 @@
 /* The key of a count. tid and cpu are 0 if not distinguished. */
 struct count_key {
 	u64 id;
-	u64 detail; /* field 0 or the attach point of the first event, 0 if not distinguished */
+	/*
+	 * Field 0 or the attach point of the first event, 0 if not distinguished; of a part of an
+	 * interval, the stack of the thread that ended the wait.
+	 */
+	u64 detail;
 	/*
 	 * The stack of the thread that ended the wait, 0 if not distinguished; of a part of an
 	 * interval, the kernel half of the stack.
@@ -616,7 +620,9 @@ static __always_inline void part_count(const struct progress *p, const struct pa
 				       u64 time)
 {
 	struct count_value value = { .intervals = part->times, .time = time };
-	struct count_key to = { .id = part->id, .waker = part->kernel, .part = kind };
+	struct count_key to = {
+		.id = part->id, .waker = part->kernel, .detail = part->waker, .part = kind
+	};
 
 	if (by_thread)
 		to.tid = p->tid;
@@ -713,6 +719,8 @@ static __always_inline void begin_in(void *ctx, struct task_struct *task, u32 sl
 		progress = follow(&key);
 		if (!progress)
 			return;
+		if (shows)
+			shown_note(slot, place);
 	}
 	if (flags_field)
 		interval.owner =

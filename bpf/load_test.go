@@ -97,7 +97,7 @@ func TestLoadSlow(t *testing.T) {
 			match = latency.UserCall
 		}
 		o.Timeline = false // it has none
-		return latency.Load(latency.Options{Options: o, Match: match, Follow: &latency.Follow{Rows: 1}})
+		return latency.Load(latency.Options{Options: o, Match: match, Follow: &latency.Follow{Rows: 1, Wakers: true}})
 	})
 }
 
@@ -356,7 +356,7 @@ func testLoad(t *testing.T, objects io.Closer, program **ebpf.Program, load func
 // maxVerified is the maximum number of instructions that the verifier should process in a
 // program. Verification is most of the time that fulgur takes to start. Before Linux 6.5, a
 // scalar that differs between two paths to the same code can multiply it: see unwind_loop()
-// and class_of(). Linux 6.1 needs the most, up to 55 092: 4600 of them plan and send snapshots.
+// and class_of(). Linux 6.1 needs the most, up to 55 987: 4600 of them plan and send snapshots.
 // With the IDs of a PID namespace, offcpu_begin needs up to 67 878, and 73 104 with rules.
 const (
 	maxVerified        = 56_000

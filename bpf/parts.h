@@ -13,7 +13,8 @@
  * An entry belongs to its thread: the thread begins and ends intervals, sched_switch writes to it
  * when the thread leaves its CPU or comes back, and a sample may interrupt the thread. Only the
  * thread itself can be interrupted while it writes. The others change nothing but the number of
- * switches while open is not set. A waker on another CPU writes woken, and nothing else.
+ * switches while open is not set. A waker on another CPU writes woken and waker, and nothing else.
+ * The fields to show of the event at which the interval began are beside it, in the map shown.
  */
 #ifndef FULGUR_PARTS_H
 #define FULGUR_PARTS_H
@@ -35,6 +36,15 @@ const volatile bool follows;
 /* The number of slowest intervals to keep on each CPU, at most SLOWEST_MAX. */
 const volatile u32 slowest_rows;
 
+/* Whether to tell waits apart by the stacks of the threads that ended them. */
+const volatile bool follows_wakers;
+
+/* Whether to keep the fields of the first event that are to be shown. */
+const volatile bool shows;
+
+/* The slowest intervals are kept for each window, which user space counts up. */
+volatile u32 slowest_window;
+
 /*
  * Intervals of at least slow_from and less than slow_until are slow, in ns. While slow_from is 0,
  * it is not known yet: intervals are on neither side.
@@ -45,6 +55,7 @@ volatile u64 slow_until;
 enum part_limits {
 	PARTS_MAX = 64, /* of an interval */
 	SLOWEST_MAX = 64,
+	SLOWEST_LISTS = 2, /* of the window, and of the one before, which user space reads */
 };
 
 /* The kinds of parts. */
@@ -75,9 +86,10 @@ struct interval_key {
 
 /* Equal waits and samples of an interval. */
 struct part {
-	u64 tag; /* a hash of id, kernel and kind */
+	u64 tag; /* a hash of id, kernel, waker and kind */
 	u64 id; /* of the stack, or of its user half */
 	u64 kernel; /* of the kernel half of a wait's stack, else 0 */
+	u64 waker; /* of the stack of the thread that ended the wait, else 0 */
 	u64 time; /* ns, without waiting */
 	u64 waiting; /* for a CPU, ns */
 	u32 kind;
@@ -99,6 +111,7 @@ struct progress {
 	u64 on; /* since when it runs */
 	u64 left; /* when it left its CPU; 0 while it runs */
 	u64 woken; /* when it was last woken; 0 if it was not since it last ran */
+	u64 waker; /* ID of the stack of the thread that woke it; 0 if unknown */
 	u64 stack; /* ID of the user half of the stack at which it left its CPU */
 	u64 switches; /* from and to the thread */
 	u32 runnable; /* it left its CPU, but does not sleep */
@@ -120,6 +133,14 @@ struct {
 	__type(value, struct progress);
 } progresses SEC(".maps");
 
+/* The fields of the first event of the interval in progress, by thread. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, u64); /* address of the task */
+	__type(value, struct shown_fields);
+} shown SEC(".maps");
+
 /* One of the slowest intervals. */
 struct slow_interval {
 	u64 since; /* CLOCK_MONOTONIC, ns */
@@ -129,24 +150,36 @@ struct slow_interval {
 	u64 id; /* of the stack at the beginning */
 	u32 pid; /* thread group */
 	u32 tid;
+	u32 side; /* 0 or PART_SLOW */
+	u32 pad;
 	u8 comm[16];
 };
 
 struct slowest_list {
 	u32 n;
 	u32 fastest; /* index of the fastest one, if there are as many as fit */
+	u32 window; /* to which they belong */
+	u32 pad;
 	struct slow_interval rows[SLOWEST_MAX];
 };
 
 const struct slowest_list *unused_slowest_list __attribute__((unused));
 
-/* By the slot that the run of the program has claimed; see hit_claim(). */
+/* By the slot that the run of the program has claimed, see hit_claim(), and the list. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SCRATCH_HITS);
+	__uint(max_entries, SCRATCH_HITS *SLOWEST_LISTS);
 	__type(key, u32);
 	__type(value, struct slowest_list);
 } slowest SEC(".maps");
+
+/* The fields of their first events, by the list and the row. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct shown_fields);
+} slowest_shown SEC(".maps");
 
 /*
  * The family defines part_count(), which adds a part of an interval to the counts, with a kind that
@@ -185,6 +218,24 @@ static __always_inline struct progress *progress_make(struct task_struct *task)
 	return p;
 }
 
+/* Keeps the fields of the first event of an interval of the current thread. */
+__noinline int shown_note(u32 slot, u32 place)
+{
+	static const struct shown_fields none;
+	u64 task = bpf_get_current_task();
+	struct shown_fields *s = bpf_map_lookup_elem(&shown, &task);
+
+	if (!s) {
+		bpf_map_update_elem(&shown, &task, &none, BPF_NOEXIST);
+		s = bpf_map_lookup_elem(&shown, &task);
+		if (!s)
+			return 0;
+	}
+	s->place = place;
+	show_fields(slot, place, &s->texts, s->numbers, s->text, false);
+	return 0;
+}
+
 /* Adds a wait or a sample to the parts of an interval. Its id is 0 if there was no memory to walk
  * its stack. */
 static __noinline int part_add(struct progress *p, const struct part *add)
@@ -195,7 +246,7 @@ static __noinline int part_add(struct progress *p, const struct part *add)
 
 	if (!p || !add)
 		return 0;
-	tag = hash_step(hash_step(add->kind, add->id), add->kernel);
+	tag = hash_step(hash_step(hash_step(add->kind, add->id), add->kernel), add->waker);
 	for (i = FIXED_PARTS; i < PARTS_MAX && add->id; i++) {
 		part = &p->parts[i];
 		if (i >= p->n) {
@@ -231,7 +282,7 @@ static __always_inline bool progress_begin(struct progress *p, const struct inte
 	for (i = 0; i < 8; i++) {
 		p->open = 0;
 		barrier();
-		p->left = p->woken = 0;
+		p->left = p->woken = p->waker = 0;
 		p->broken = 0;
 		p->n = FIXED_PARTS;
 		p->parts[FIXED_RUNNING] =
@@ -276,15 +327,21 @@ __noinline int part_flush(u64 task, u32 i, u32 side)
  * Keeps an interval if it is one of the slowest. slot is the one that this run has claimed. Sums
  * and indexes are in memory: for registers, verifiers would follow each value.
  */
-__noinline int slowest_note(u64 task, u32 slot, u64 time)
+__noinline int slowest_note(u64 task, u32 slot, u64 time, u32 side)
 {
+	u32 window = slowest_window, rows = slowest_rows;
+	u32 list = slot * SLOWEST_LISTS + window % SLOWEST_LISTS, at, i;
 	struct progress *p = bpf_map_lookup_elem(&progresses, &task);
-	struct slowest_list *s = bpf_map_lookup_elem(&slowest, &slot);
-	u32 at, rows = slowest_rows, i;
+	struct slowest_list *s = bpf_map_lookup_elem(&slowest, &list);
 	struct slow_interval *row;
+	struct shown_fields *fields;
 
 	if (!p || !s || !rows)
 		return 0;
+	if (s->window != window) {
+		s->n = s->fastest = 0;
+		s->window = window;
+	}
 	at = s->n;
 	if (at >= rows || at >= SLOWEST_MAX) {
 		at = s->fastest;
@@ -301,7 +358,13 @@ __noinline int slowest_note(u64 task, u32 slot, u64 time)
 	row->id = p->parts[FIXED_RUNNING].id;
 	row->pid = p->pid;
 	row->tid = p->tid;
+	row->side = side;
 	bpf_get_current_comm(row->comm, sizeof(row->comm));
+	fields = bpf_map_lookup_elem(&shown, &task);
+	if (fields) {
+		list = list * SLOWEST_MAX + at;
+		bpf_map_update_elem(&slowest_shown, &list, fields, BPF_ANY);
+	}
 	for (i = FIXED_UNKEPT; i < PARTS_MAX; i++) {
 		if (i >= p->n)
 			break;
@@ -357,7 +420,7 @@ static __always_inline void progress_end(void *ctx, const struct interval_key *k
 	slot = hit_claim(ctx);
 	if (slot == SCRATCH_HITS)
 		return;
-	slowest_note(bpf_get_current_task(), slot, time);
+	slowest_note(bpf_get_current_task(), slot, time, side);
 	hit_release(slot);
 }
 
@@ -378,7 +441,7 @@ static __always_inline void progress_leave(void *ctx, struct progress *p, struct
 	p->runnable = state == STATE_RUNNABLE;
 	/* A wake-up that was noted came before, and kept the thread from sleeping at that time. */
 	if (p->runnable || task_sleeps(task))
-		p->woken = 0;
+		p->woken = p->waker = 0;
 	slot = hit_claim(ctx);
 	if (slot == SCRATCH_HITS)
 		return;
@@ -409,7 +472,8 @@ static __always_inline void progress_back(void *ctx, struct progress *p, struct 
 	else if (woken > p->left)
 		add.time = woken - p->left;
 	add.waiting = off - add.time;
-	p->left = p->woken = 0;
+	add.waker = p->waker;
+	p->left = p->woken = p->waker = 0;
 	p->on = now;
 	slot = hit_claim(ctx);
 	if (slot != SCRATCH_HITS) {
@@ -430,6 +494,8 @@ static __always_inline void progress_delete(struct progress *p, struct task_stru
 	if (p->open)
 		give_up(&interval);
 	bpf_map_delete_elem(&progresses, &key);
+	if (shows)
+		bpf_map_delete_elem(&shown, &key);
 }
 
 SEC("tp_btf/sched_switch")
@@ -460,10 +526,23 @@ int BPF_PROG(parts_switch, bool preempt, struct task_struct *prev, struct task_s
 SEC("tp_btf/sched_waking")
 int BPF_PROG(parts_waking, struct task_struct *task)
 {
+	struct task_struct *waker = current_task();
 	struct progress *p = progress_of(task);
+	struct stack_scratch *scratch;
+	u32 slot;
 
-	if (p && p->open)
-		p->woken = bpf_ktime_get_ns();
+	if (!p || !p->open)
+		return 0;
+	p->woken = bpf_ktime_get_ns();
+	if (!follows_wakers || task == waker)
+		return 0;
+	slot = hit_claim(ctx);
+	if (slot == SCRATCH_HITS)
+		return 0;
+	scratch = stack_scratch(slot);
+	if (scratch)
+		p->waker = hit_stack(ctx, waker, scratch, IN_TRACEPOINT);
+	hit_release(slot);
 	return 0;
 }
 

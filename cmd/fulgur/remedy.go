@@ -53,6 +53,7 @@ var optionFlags = map[usage.Option]string{
 	usage.RingSize:       "--ring-size",
 	usage.SeenEntries:    "--seen-entries",
 	usage.Slices:         "--slices",
+	usage.Show:           "--show",
 	usage.Slowest:        "--slowest",
 	usage.StackNodes:     "--stack-nodes",
 	usage.Symfs:          "--symfs",

@@ -24,7 +24,10 @@ type slowCommand struct {
 	Over    length  `placeholder:"TIME" xor:"slow" group:"how" help:"Intervals of at least this length are slow: 20ms."`
 	Slowest share   `placeholder:"P%" xor:"slow" group:"how" help:"The slowest P percent of intervals are slow, by those so far: 1%."`
 	Between lengths `placeholder:"TIME,TIME" xor:"slow" group:"how" help:"Intervals of at least the first length and less than the second are slow."`
+	Show    string  `placeholder:"FIELD,…" group:"output" help:"Show these fields of the first event for each of the slowest intervals: argN, field:NAME. argN:string is the string at an address."`
 	List    *count  `placeholder:"N" group:"output" help:"List the N slowest intervals, at most ${slowRowsMax}. Default: ${slowRows}."`
+
+	WakerStacks bool `group:"how" help:"Show the stack that woke each thread, upside down, on top of the stack of the wait."`
 
 	Frequency *frequency `short:"F" placeholder:"HZ" group:"how" help:"Samples per second on each CPU, which divide the time that threads run. Default: ${slowFrequency}."`
 	MaxRate   *count     `placeholder:"N" group:"how" help:"Follow at most N intervals per second on each CPU, to protect the target. Default: 100000."`
@@ -59,6 +62,11 @@ Examples:
     sudo fulgur slow -e usdt:/usr/lib/postgresql/15/bin/postgres:postgresql:query__start \
         --until usdt:/usr/lib/postgresql/15/bin/postgres:postgresql:query__done --over 20ms -o slow.html 60
 
+    # the same, with the text of the 20 slowest queries
+    sudo fulgur slow -e usdt:/usr/lib/postgresql/15/bin/postgres:postgresql:query__start \
+        --until usdt:/usr/lib/postgresql/15/bin/postgres:postgresql:query__done \
+        --over 20ms --show arg0:string 60
+
     # the slowest percent of the calls of a function
     sudo fulgur slow -e uprobe:/usr/bin/server:handle --slowest 1% -p 1234 30
 
@@ -74,15 +82,17 @@ func (c *slowCommand) run(ctx context.Context, env environment) (int, error) {
 			Until:          c.Until,
 			Key:            c.Key,
 			Filter:         c.Filter,
+			Show:           c.Show,
 			MaxRate:        uint64(orZero(c.MaxRate)),
 			Places:         c.places(),
 			PendingEntries: uint32(orZero(c.PendingEntries)),
 		},
-		Over:      time.Duration(c.Over),
-		Slowest:   float64(c.Slowest),
-		Between:   c.Between.bounds(),
-		Rows:      slow.DefaultRows,
-		Frequency: uint64(orZero(c.Frequency)),
+		Over:        time.Duration(c.Over),
+		Slowest:     float64(c.Slowest),
+		Between:     c.Between.bounds(),
+		Rows:        slow.DefaultRows,
+		WakerStacks: c.WakerStacks,
+		Frequency:   uint64(orZero(c.Frequency)),
 	}
 	if c.List != nil {
 		config.Rows = int(*c.List)

@@ -164,6 +164,7 @@ const (
 	AllocVarTimeline           = "timeline"
 	AllocVarUnusedAllocProgram = "unused_alloc_program"
 	AllocVarUnusedProbeLimits  = "unused_probe_limits"
+	AllocVarUnusedShownFields  = "unused_shown_fields"
 	AllocVarUnusedTrapCounts   = "unused_trap_counts"
 	AllocVarUnusedTurn         = "unused_turn"
 	AllocVarUnwind             = "unwind"
@@ -322,6 +323,7 @@ type AllocVariableSpecs struct {
 	Timeline           *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedAllocProgram *ebpf.VariableSpec `ebpf:"unused_alloc_program"`
 	UnusedProbeLimits  *ebpf.VariableSpec `ebpf:"unused_probe_limits"`
+	UnusedShownFields  *ebpf.VariableSpec `ebpf:"unused_shown_fields"`
 	UnusedTrapCounts   *ebpf.VariableSpec `ebpf:"unused_trap_counts"`
 	UnusedTurn         *ebpf.VariableSpec `ebpf:"unused_turn"`
 	Unwind             *ebpf.VariableSpec `ebpf:"unwind"`
@@ -482,6 +484,7 @@ type AllocVariables struct {
 	Timeline           *ebpf.Variable `ebpf:"timeline"`
 	UnusedAllocProgram *ebpf.Variable `ebpf:"unused_alloc_program"`
 	UnusedProbeLimits  *ebpf.Variable `ebpf:"unused_probe_limits"`
+	UnusedShownFields  *ebpf.Variable `ebpf:"unused_shown_fields"`
 	UnusedTrapCounts   *ebpf.Variable `ebpf:"unused_trap_counts"`
 	UnusedTurn         *ebpf.Variable `ebpf:"unused_turn"`
 	Unwind             *ebpf.Variable `ebpf:"unwind"`

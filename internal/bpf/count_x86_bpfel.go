@@ -199,6 +199,7 @@ const (
 	CountVarUnusedFieldFrom     = "unused_field_from"
 	CountVarUnusedFieldLimits   = "unused_field_limits"
 	CountVarUnusedFieldString   = "unused_field_string"
+	CountVarUnusedShownFields   = "unused_shown_fields"
 	CountVarUnusedTimelineEvent = "unused_timeline_event"
 	CountVarUnusedTurn          = "unused_turn"
 	CountVarUnwind              = "unwind"
@@ -341,6 +342,7 @@ type CountVariableSpecs struct {
 	UnusedFieldFrom     *ebpf.VariableSpec `ebpf:"unused_field_from"`
 	UnusedFieldLimits   *ebpf.VariableSpec `ebpf:"unused_field_limits"`
 	UnusedFieldString   *ebpf.VariableSpec `ebpf:"unused_field_string"`
+	UnusedShownFields   *ebpf.VariableSpec `ebpf:"unused_shown_fields"`
 	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
 	UnusedTurn          *ebpf.VariableSpec `ebpf:"unused_turn"`
 	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
@@ -490,6 +492,7 @@ type CountVariables struct {
 	UnusedFieldFrom     *ebpf.Variable `ebpf:"unused_field_from"`
 	UnusedFieldLimits   *ebpf.Variable `ebpf:"unused_field_limits"`
 	UnusedFieldString   *ebpf.Variable `ebpf:"unused_field_string"`
+	UnusedShownFields   *ebpf.Variable `ebpf:"unused_shown_fields"`
 	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
 	UnusedTurn          *ebpf.Variable `ebpf:"unused_turn"`
 	Unwind              *ebpf.Variable `ebpf:"unwind"`

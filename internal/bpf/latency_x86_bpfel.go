@@ -110,8 +110,9 @@ const (
 type LatencyPartLimits uint32
 
 const (
-	LatencyPartLimitsPARTS_MAX   LatencyPartLimits = 64
-	LatencyPartLimitsSLOWEST_MAX LatencyPartLimits = 64
+	LatencyPartLimitsPARTS_MAX     LatencyPartLimits = 64
+	LatencyPartLimitsSLOWEST_MAX   LatencyPartLimits = 64
+	LatencyPartLimitsSLOWEST_LISTS LatencyPartLimits = 2
 )
 
 type LatencyProgress struct {
@@ -122,6 +123,7 @@ type LatencyProgress struct {
 	On       uint64
 	Left     uint64
 	Woken    uint64
+	Waker    uint64
 	Stack    uint64
 	Switches uint64
 	Runnable uint32
@@ -135,11 +137,20 @@ type LatencyProgress struct {
 		Tag     uint64
 		Id      uint64
 		Kernel  uint64
+		Waker   uint64
 		Time    uint64
 		Waiting uint64
 		Kind    uint32
 		Times   uint32
 	}
+}
+
+type LatencyShownFields struct {
+	_       structs.HostLayout
+	Numbers [8]uint64
+	Text    [8][8]uint64
+	Texts   uint32
+	Place   uint32
 }
 
 type LatencySlowInterval struct {
@@ -151,6 +162,8 @@ type LatencySlowInterval struct {
 	Id      uint64
 	Pid     uint32
 	Tid     uint32
+	Side    uint32
+	Pad     uint32
 	Comm    [16]uint8
 }
 
@@ -158,6 +171,8 @@ type LatencySlowestList struct {
 	_       structs.HostLayout
 	N       uint32
 	Fastest uint32
+	Window  uint32
+	Pad     uint32
 	Rows    [64]LatencySlowInterval
 }
 
@@ -216,7 +231,9 @@ const (
 	LatencyMapRuntimePrograms       = "runtime_programs"
 	LatencyMapScratches             = "scratches"
 	LatencyMapSeen                  = "seen"
+	LatencyMapShown                 = "shown"
 	LatencyMapSlowest               = "slowest"
+	LatencyMapSlowestShown          = "slowest_shown"
 	LatencyMapSnapshotBack          = "snapshot_back"
 	LatencyMapStackEnds             = "stack_ends"
 	LatencyMapStats                 = "stats"
@@ -264,6 +281,7 @@ const (
 	LatencyVarFiltered              = "filtered"
 	LatencyVarFlagsField            = "flags_field"
 	LatencyVarFollows               = "follows"
+	LatencyVarFollowsWakers         = "follows_wakers"
 	LatencyVarGate                  = "gate"
 	LatencyVarGeneration            = "generation"
 	LatencyVarInserted              = "inserted"
@@ -280,6 +298,7 @@ const (
 	LatencyVarReadLabels            = "read_labels"
 	LatencyVarRingWakeup            = "ring_wakeup"
 	LatencyVarSeenMask              = "seen_mask"
+	LatencyVarShows                 = "shows"
 	LatencyVarSkipKernelStack       = "skip_kernel_stack"
 	LatencyVarSkipRuntimes          = "skip_runtimes"
 	LatencyVarSkipSpanId            = "skip_span_id"
@@ -288,6 +307,7 @@ const (
 	LatencyVarSlowFrom              = "slow_from"
 	LatencyVarSlowUntil             = "slow_until"
 	LatencyVarSlowestRows           = "slowest_rows"
+	LatencyVarSlowestWindow         = "slowest_window"
 	LatencyVarSnapshotLacks         = "snapshot_lacks"
 	LatencyVarSnapshots             = "snapshots"
 	LatencyVarSwitchHasState        = "switch_has_state"
@@ -304,6 +324,7 @@ const (
 	LatencyVarUnusedPartKind        = "unused_part_kind"
 	LatencyVarUnusedPartLimits      = "unused_part_limits"
 	LatencyVarUnusedProgress        = "unused_progress"
+	LatencyVarUnusedShownFields     = "unused_shown_fields"
 	LatencyVarUnusedSlowestList     = "unused_slowest_list"
 	LatencyVarUnusedStateClass      = "unused_state_class"
 	LatencyVarUnusedTimelineEvent   = "unused_timeline_event"
@@ -405,7 +426,9 @@ type LatencyMapSpecs struct {
 	RuntimePrograms  *ebpf.MapSpec `ebpf:"runtime_programs"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
+	Shown            *ebpf.MapSpec `ebpf:"shown"`
 	Slowest          *ebpf.MapSpec `ebpf:"slowest"`
+	SlowestShown     *ebpf.MapSpec `ebpf:"slowest_shown"`
 	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
 	StackEnds        *ebpf.MapSpec `ebpf:"stack_ends"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
@@ -443,6 +466,7 @@ type LatencyVariableSpecs struct {
 	Filtered              *ebpf.VariableSpec `ebpf:"filtered"`
 	FlagsField            *ebpf.VariableSpec `ebpf:"flags_field"`
 	Follows               *ebpf.VariableSpec `ebpf:"follows"`
+	FollowsWakers         *ebpf.VariableSpec `ebpf:"follows_wakers"`
 	Gate                  *ebpf.VariableSpec `ebpf:"gate"`
 	Generation            *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted              *ebpf.VariableSpec `ebpf:"inserted"`
@@ -459,6 +483,7 @@ type LatencyVariableSpecs struct {
 	ReadLabels            *ebpf.VariableSpec `ebpf:"read_labels"`
 	RingWakeup            *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask              *ebpf.VariableSpec `ebpf:"seen_mask"`
+	Shows                 *ebpf.VariableSpec `ebpf:"shows"`
 	SkipKernelStack       *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
 	SkipRuntimes          *ebpf.VariableSpec `ebpf:"skip_runtimes"`
 	SkipSpanId            *ebpf.VariableSpec `ebpf:"skip_span_id"`
@@ -467,6 +492,7 @@ type LatencyVariableSpecs struct {
 	SlowFrom              *ebpf.VariableSpec `ebpf:"slow_from"`
 	SlowUntil             *ebpf.VariableSpec `ebpf:"slow_until"`
 	SlowestRows           *ebpf.VariableSpec `ebpf:"slowest_rows"`
+	SlowestWindow         *ebpf.VariableSpec `ebpf:"slowest_window"`
 	SnapshotLacks         *ebpf.VariableSpec `ebpf:"snapshot_lacks"`
 	Snapshots             *ebpf.VariableSpec `ebpf:"snapshots"`
 	SwitchHasState        *ebpf.VariableSpec `ebpf:"switch_has_state"`
@@ -483,6 +509,7 @@ type LatencyVariableSpecs struct {
 	UnusedPartKind        *ebpf.VariableSpec `ebpf:"unused_part_kind"`
 	UnusedPartLimits      *ebpf.VariableSpec `ebpf:"unused_part_limits"`
 	UnusedProgress        *ebpf.VariableSpec `ebpf:"unused_progress"`
+	UnusedShownFields     *ebpf.VariableSpec `ebpf:"unused_shown_fields"`
 	UnusedSlowestList     *ebpf.VariableSpec `ebpf:"unused_slowest_list"`
 	UnusedStateClass      *ebpf.VariableSpec `ebpf:"unused_state_class"`
 	UnusedTimelineEvent   *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
@@ -540,7 +567,9 @@ type LatencyMaps struct {
 	RuntimePrograms  *ebpf.Map `ebpf:"runtime_programs"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
+	Shown            *ebpf.Map `ebpf:"shown"`
 	Slowest          *ebpf.Map `ebpf:"slowest"`
+	SlowestShown     *ebpf.Map `ebpf:"slowest_shown"`
 	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
 	StackEnds        *ebpf.Map `ebpf:"stack_ends"`
 	Stats            *ebpf.Map `ebpf:"stats"`
@@ -590,7 +619,9 @@ func (m *LatencyMaps) Close() error {
 		m.RuntimePrograms,
 		m.Scratches,
 		m.Seen,
+		m.Shown,
 		m.Slowest,
+		m.SlowestShown,
 		m.SnapshotBack,
 		m.StackEnds,
 		m.Stats,
@@ -629,6 +660,7 @@ type LatencyVariables struct {
 	Filtered              *ebpf.Variable `ebpf:"filtered"`
 	FlagsField            *ebpf.Variable `ebpf:"flags_field"`
 	Follows               *ebpf.Variable `ebpf:"follows"`
+	FollowsWakers         *ebpf.Variable `ebpf:"follows_wakers"`
 	Gate                  *ebpf.Variable `ebpf:"gate"`
 	Generation            *ebpf.Variable `ebpf:"generation"`
 	Inserted              *ebpf.Variable `ebpf:"inserted"`
@@ -645,6 +677,7 @@ type LatencyVariables struct {
 	ReadLabels            *ebpf.Variable `ebpf:"read_labels"`
 	RingWakeup            *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask              *ebpf.Variable `ebpf:"seen_mask"`
+	Shows                 *ebpf.Variable `ebpf:"shows"`
 	SkipKernelStack       *ebpf.Variable `ebpf:"skip_kernel_stack"`
 	SkipRuntimes          *ebpf.Variable `ebpf:"skip_runtimes"`
 	SkipSpanId            *ebpf.Variable `ebpf:"skip_span_id"`
@@ -653,6 +686,7 @@ type LatencyVariables struct {
 	SlowFrom              *ebpf.Variable `ebpf:"slow_from"`
 	SlowUntil             *ebpf.Variable `ebpf:"slow_until"`
 	SlowestRows           *ebpf.Variable `ebpf:"slowest_rows"`
+	SlowestWindow         *ebpf.Variable `ebpf:"slowest_window"`
 	SnapshotLacks         *ebpf.Variable `ebpf:"snapshot_lacks"`
 	Snapshots             *ebpf.Variable `ebpf:"snapshots"`
 	SwitchHasState        *ebpf.Variable `ebpf:"switch_has_state"`
@@ -669,6 +703,7 @@ type LatencyVariables struct {
 	UnusedPartKind        *ebpf.Variable `ebpf:"unused_part_kind"`
 	UnusedPartLimits      *ebpf.Variable `ebpf:"unused_part_limits"`
 	UnusedProgress        *ebpf.Variable `ebpf:"unused_progress"`
+	UnusedShownFields     *ebpf.Variable `ebpf:"unused_shown_fields"`
 	UnusedSlowestList     *ebpf.Variable `ebpf:"unused_slowest_list"`
 	UnusedStateClass      *ebpf.Variable `ebpf:"unused_state_class"`
 	UnusedTimelineEvent   *ebpf.Variable `ebpf:"unused_timeline_event"`

@@ -263,6 +263,9 @@ func (w *windows) contents(end time.Time) (c closedWindow, err error) {
 	}
 	c.meta.Reduction = w.limits.Reduction
 	c.meta.NamesOmitted = w.limits.NoSymbols
+	if s, ok := w.run.subject.(source.Collector); ok {
+		return c, s.Collect(c.store, &c.meta)
+	}
 	return c, nil
 }
 

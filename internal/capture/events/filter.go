@@ -294,6 +294,8 @@ type Query struct {
 	Weight, Key string
 	// Shown is set to show each hit with its fields, and to distinguish attach points.
 	Shown bool
+	// Show are the fields to show if Shown is not set, see [ParseShow].
+	Show []ShowField
 	// ByPoint is set to distinguish attach points. PacedByPoint is set to distinguish them in
 	// programs only, which count one of N hits of each.
 	ByPoint, PacedByPoint bool
@@ -307,6 +309,8 @@ func (q Query) layout(fields Fields) (l layout, shown []Shown, err error) {
 	if q.Shown {
 		shown = fields.Shown()
 		shown = shown[:min(len(shown), maxShown)]
+	} else if shown, err = q.shown(fields); err != nil {
+		return l, nil, err
 	}
 	for i, s := range shown {
 		l[firstShown+i] = s.field

@@ -469,7 +469,7 @@ func (r *Resolver) traceable() (map[string]bool, error) {
 // call returns the fields of a function of the kernel.
 func (r *Resolver) call(name string, kind Kind, q Query) (call, error) {
 	c := call{kernel: true, returning: kind == Kretprobe}
-	if q.Weight == "" && q.Filter.Empty() && !q.Shown {
+	if q.Weight == "" && q.Filter.Empty() && !q.Shown && len(q.Show) == 0 {
 		return c, nil
 	}
 	types, err := r.Types.Kernel()

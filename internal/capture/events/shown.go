@@ -2,7 +2,10 @@ package events
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"fulgur/internal/bpf"
 	"fulgur/internal/message/plain"
@@ -22,6 +25,78 @@ type Shown struct {
 	Name  string
 	field Field
 	form  form
+}
+
+// ShowField is a field to show.
+type ShowField struct {
+	Name string
+	// Text is set if the field is the address of a string, though its type is unknown.
+	Text bool
+}
+
+// asText follows the name of a field whose string is shown, as in perf probe.
+const asText = ":string"
+
+// ParseShow parses a list of fields to show, such as "arg1,field:count,arg0:string".
+func ParseShow(list string) (all []ShowField, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	for given := range strings.SplitSeq(list, ",") {
+		name, text := strings.CutSuffix(FieldName(strings.TrimSpace(given)), asText)
+		switch {
+		case name == "":
+			return nil, fmt.Errorf("%q: the name of a field is missing", list)
+		case slices.ContainsFunc(all, func(f ShowField) bool { return f.Name == name }):
+			return nil, fmt.Errorf("%q: field %s is given twice", list, name)
+		case len(all) == maxShown:
+			return nil, fmt.Errorf("%q: more than %d fields", list, maxShown)
+		}
+		all = append(all, ShowField{name, text})
+	}
+	return all, nil
+}
+
+// shown returns the fields of q.Show.
+func (q Query) shown(fields Fields) (all []Shown, err error) {
+	if len(q.Show) == 0 {
+		return nil, nil
+	}
+	known := fields.Shown()
+	for _, f := range q.Show {
+		i := slices.IndexFunc(known, func(s Shown) bool { return s.Name == f.Name })
+		s := Shown{Name: f.Name, form: word}
+		switch {
+		case f.Text:
+			s.field, err = fields.Text(f.Name)
+		case i >= 0:
+			s = known[i]
+		default: // an argument whose type is unknown, or whose name in the source is another
+			s.field, err = fields.Number(f.Name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// ShownValues returns the texts of the fields of a hit, as bpf/field.h reads them: texts has a bit for each field
+// with a text. text returns the text of a field, which is the nth one. A string that could not be read is shown as
+// its address.
+func ShownValues(shown []Shown, texts uint32, numbers []uint64, text func(field, nth int) []byte) []string {
+	all := make([]string, len(shown))
+	n := 0
+	for i, f := range shown {
+		if texts>>i&1 == 0 {
+			all[i] = f.Number(numbers[i])
+			continue
+		}
+		all[i] = f.Text(text(i, n))
+		n++
+	}
+	return all
 }
 
 // form is the format of a number.

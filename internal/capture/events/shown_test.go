@@ -79,6 +79,56 @@ func TestShownFields(t *testing.T) {
 	}
 }
 
+// Fields are shown by name: as strings if their type says so, or if that is asked for.
+func TestShow(t *testing.T) {
+	kernel := record{userPointers: true, fields: []tracefs.Field{
+		{Name: "fd", Type: "int", Offset: 16, Size: 8}, {Name: "filename", Type: "const char *", Offset: 24, Size: 8},
+	}}
+	usdt := operands{"-4@%edi", "8@%rsi"}
+	for _, test := range []struct {
+		list   string
+		fields Fields
+		want   string // names, with the string of each ":string" after it; "" for an error
+	}{
+		{"filename,field:fd", kernel, "filename:string fd"},
+		{"fd", kernel, "fd"},
+		{"arg1", usdt, "arg1"},
+		{"arg1:string, arg0", usdt, "arg1:string arg0"},
+		{"field:arg1:string", usdt, "arg1:string"},
+		{"arg0:string", usdt, ""}, // of 4 bytes
+		{"arg2", usdt, ""},
+		{"fd:string", kernel, ""},
+		{"name", kernel, ""},
+		{"arg3", call{}, "arg3"}, // of an unknown type
+		{"arg3:string", call{}, "arg3:string"},
+		{"arg1,arg1", usdt, ""},
+		{"arg1,", usdt, ""},
+		{":string", usdt, ""},
+		{"arg0,arg1,arg2,arg3,arg4,arg5,arg6,arg7,arg8", call{}, ""},
+	} {
+		list, err := ParseShow(test.list)
+		var l layout
+		var shown []Shown
+		if err == nil {
+			l, shown, err = Query{Show: list}.layout(test.fields)
+		}
+		var names []string
+		for i, s := range shown {
+			name := s.Name
+			if s.field.String != 0 {
+				name += ":string"
+			}
+			names = append(names, name)
+			if l[firstShown+i] != s.field {
+				t.Errorf("%s: got layout %+v, want %+v", test.list, l[firstShown+i], s.field)
+			}
+		}
+		if got := strings.Join(names, " "); got != test.want || (err == nil) != (test.want != "") {
+			t.Errorf("%s: got %q, %v; want %q", test.list, got, err, test.want)
+		}
+	}
+}
+
 // A cookie names the point and its place.
 func TestCookie(t *testing.T) {
 	p := &Probe{Event: Event{Kind: Kprobe, Name: "a*"}, ByPoint: true, Places: make([]layout, 2), Points: []Point{{Name: "aa"}, {Name: "ab", Place: 1}}}

@@ -62,21 +62,11 @@ func (m *markers) typeOf(cookie uint64, point events.Point, to source.Recorder) 
 	return id
 }
 
-// values returns the texts of the fields of a hit. A string that could not be read is
-// shown as its address.
+// values returns the texts of the fields of a hit.
 func values(e *Event, shown []events.Shown) []string {
-	all := make([]string, len(shown))
-	texts := 0
-	for i, f := range shown {
-		if e.Texts>>i&1 == 0 {
-			all[i] = f.Number(e.Numbers[i])
-			continue
-		}
-		text := e.Text[texts]
-		all[i] = f.Text(unsafe.Slice((*byte)(unsafe.Pointer(&text)), unsafe.Sizeof(text)))
-		texts++
-	}
-	return all
+	return events.ShownValues(shown, e.Texts, e.Numbers[:], func(_, nth int) []byte {
+		return unsafe.Slice((*byte)(unsafe.Pointer(&e.Text[nth])), unsafe.Sizeof(e.Text[nth]))
+	})
 }
 
 // PlaceEvents leaves out the functions of the kernel that run the program.

@@ -5,19 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 
 	"fulgur/internal/bpf"
+	"fulgur/internal/capture/events"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/stacks"
+	"fulgur/internal/linux/rcu"
 	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
 )
 
 // Follow configures how the kernel side follows what threads do in intervals; see bpf/parts.h.
 type Follow struct {
-	// Rows is the number of slowest intervals to keep, at most [MaxRows].
+	// Rows is the number of slowest intervals to keep of a window, at most [MaxRows].
 	Rows int
+	// Wakers distinguishes waits by the stacks of the threads that ended them.
+	Wakers bool
 }
 
 // MaxRows is the maximum number of slowest intervals.
@@ -59,7 +65,7 @@ func (o Options) follow(spec *ebpf.CollectionSpec) (map[string]any, error) {
 			delete(spec.Programs, name)
 		}
 		delete(spec.Maps, orcTables)
-		spec.Maps[bpf.LatencyMapSlowest].MaxEntries = 1
+		spec.Maps[bpf.LatencyMapSlowest].MaxEntries = 1 // the others have one anyway
 		return map[string]any{}, nil
 	}
 	variables, err := probe.AdaptWaits(spec, o.Types)
@@ -68,8 +74,19 @@ func (o Options) follow(spec *ebpf.CollectionSpec) (map[string]any, error) {
 	}
 	spec.Maps[bpf.LatencyMapProgresses].MaxEntries = max(o.PendingEntries, 1)
 	variables[bpf.LatencyVarFollows] = true
+	variables[bpf.LatencyVarFollowsWakers] = o.Follow.Wakers
 	variables[bpf.LatencyVarSlowestRows] = uint32(min(o.Follow.Rows, MaxRows))
+	if o.Follow.Rows > 0 && o.shows() {
+		variables[bpf.LatencyVarShows] = true
+		spec.Maps[bpf.LatencyMapShown].MaxEntries = max(o.PendingEntries, 1)
+		spec.Maps[bpf.LatencyMapSlowestShown].MaxEntries = spec.Maps[bpf.LatencyMapSlowest].MaxEntries * uint32(MaxRows)
+	}
 	return variables, nil
+}
+
+// shows reports whether fields of the first event are to be kept. Without an event, all code is loaded.
+func (o Options) shows() bool {
+	return o.Begin == nil || slices.ContainsFunc(o.Begin.Points, func(p events.Point) bool { return len(p.Shown) > 0 })
 }
 
 // counted returns the function that converts an entry of a count map.
@@ -78,7 +95,7 @@ func (o Options) counted() func(bpf.LatencyCountKey, bpf.LatencyCountValue) (sta
 		return counted
 	}
 	return func(k bpf.LatencyCountKey, v bpf.LatencyCountValue) (stacks.Key, stacks.Values) {
-		return stacks.Key{ID: k.Id, Kernel: k.Waker, Detail: uint64(k.Part), TID: k.Tid}, stacks.Values{Intervals: v.Intervals, Time: v.Time}
+		return stacks.Key{ID: k.Id, Kernel: k.Waker, Waker: k.Detail, Detail: uint64(k.Part), TID: k.Tid}, stacks.Values{Intervals: v.Intervals, Time: v.Time}
 	}
 }
 
@@ -93,21 +110,84 @@ func (s *Source) SetSlow(from, until uint64) error {
 }
 
 // SlowInterval is one of the slowest intervals.
-type SlowInterval = bpf.LatencySlowInterval
+type SlowInterval struct {
+	bpf.LatencySlowInterval
+	// Fields are the fields of the event at which it began that [Config.Show] has.
+	Fields []profile.Label
+}
 
-// Slowest returns the slowest intervals, the slowest first.
+// IsSlow reports whether the interval is on the slow side.
+func (i SlowInterval) IsSlow() bool { return uint64(i.Side) == Slow }
+
+// Slowest returns the slowest intervals of the window, the slowest first, and begins the next one.
 func (s *Source) Slowest(n int) (all []SlowInterval, err error) {
-	for slot := range s.Maps[bpf.LatencyMapSlowest].MaxEntries() {
+	window := s.window
+	s.window++
+	if err := errors.Join(s.Variables[bpf.LatencyVarSlowestWindow].Set(s.window), rcu.Wait()); err != nil {
+		return nil, fmt.Errorf("begin the next list of slowest intervals: %w", err)
+	}
+	type at struct {
+		list uint32
+		cpu  int
+		row  int
+	}
+	var places []at
+	const lists = uint32(bpf.LatencyPartLimitsSLOWEST_LISTS)
+	for list := window % lists; list < s.Maps[bpf.LatencyMapSlowest].MaxEntries(); list += lists {
 		var perCPU []bpf.LatencySlowestList
-		if err := s.Maps[bpf.LatencyMapSlowest].Lookup(slot, &perCPU); err != nil {
+		if err := s.Maps[bpf.LatencyMapSlowest].Lookup(list, &perCPU); err != nil {
 			return nil, fmt.Errorf("read the slowest intervals: %w", err)
 		}
-		for _, list := range perCPU {
-			all = append(all, list.Rows[:min(int(list.N), len(list.Rows))]...)
+		for cpu, l := range perCPU {
+			if l.Window != window {
+				continue
+			}
+			for row := range min(int(l.N), len(l.Rows)) {
+				all = append(all, SlowInterval{LatencySlowInterval: l.Rows[row]})
+				places = append(places, at{list, cpu, row})
+			}
 		}
 	}
-	slices.SortFunc(all, func(a, b SlowInterval) int { return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Since, b.Since)) })
-	return all[:min(n, len(all))], nil
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(all[b].Time, all[a].Time), cmp.Compare(all[a].Since, all[b].Since))
+	})
+	slowest := make([]SlowInterval, min(n, len(all)))
+	for i := range slowest {
+		p := places[order[i]]
+		slowest[i] = all[order[i]]
+		if slowest[i].Fields, err = s.fields(p.list*uint32(MaxRows)+uint32(p.row), p.cpu); err != nil {
+			return nil, err
+		}
+	}
+	return slowest, nil
+}
+
+// fields returns the fields of the event at which an interval began, nil if none are kept.
+func (s *Source) fields(row uint32, cpu int) (all []profile.Label, err error) {
+	if !s.shows {
+		return nil, nil
+	}
+	var perCPU []bpf.LatencyShownFields
+	if err := s.Maps[bpf.LatencyMapSlowestShown].Lookup(row, &perCPU); err != nil {
+		return nil, fmt.Errorf("read the fields of the slowest intervals: %w", err)
+	}
+	kept := &perCPU[cpu]
+	i := slices.IndexFunc(s.begin.Points, func(p events.Point) bool { return p.Place == int(kept.Place) })
+	if i < 0 {
+		return nil, nil
+	}
+	shown := s.begin.Points[i].Shown
+	values := events.ShownValues(shown, kept.Texts, kept.Numbers[:], func(i, _ int) []byte {
+		return unsafe.Slice((*byte)(unsafe.Pointer(&kept.Text[i])), unsafe.Sizeof(kept.Text[i]))
+	})
+	for i, value := range values {
+		all = append(all, profile.Label{Key: shown[i].Name, Value: value})
+	}
+	return all, nil
 }
 
 // Excluded are intervals that are on neither side.
@@ -141,9 +221,9 @@ func (s *Source) partsPending() (ids []uint64, err error) {
 		if p.Open == 0 {
 			continue
 		}
-		ids = append(ids, p.Stack)
+		ids = append(ids, p.Stack, p.Waker)
 		for _, part := range p.Parts[:min(int(p.N), len(p.Parts))] {
-			ids = append(ids, part.Id, part.Kernel)
+			ids = append(ids, part.Id, part.Kernel, part.Waker)
 		}
 	}
 	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {

@@ -88,6 +88,9 @@ type Source struct {
 	evicted uint64 // intervals that gave way to newer ones
 	wakers  bool
 	follows bool
+	shows   bool              // fields of the first event are kept
+	begin   *events.Probe     // the first event, nil without one
+	window  uint32            // see [Source.Slowest]
 	owners  map[uint32]string // names of the owners of locks, by TID
 }
 
@@ -162,7 +165,7 @@ func Load(o Options) (*Source, error) {
 		variables[bpf.LatencyVarEndPlaces] = uint32(len(o.Begin.Places))
 		variables[bpf.LatencyVarKeepsRegisters] = !o.End.OtherRegisters
 	}
-	s := &Source{wakers: o.Wakers, follows: o.Follow != nil, owners: map[uint32]string{}}
+	s := &Source{wakers: o.Wakers, follows: o.Follow != nil, begin: o.Begin, shows: variables[bpf.LatencyVarShows] == true, owners: map[uint32]string{}}
 	s.Snapshots, err = source.LoadWithSnapshots(spec, o.Options, variables, o.counted())
 	if err != nil || o.Begin == nil {
 		return s, err

@@ -3,11 +3,15 @@ package latency
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bpf"
@@ -44,13 +48,16 @@ func startBetween(t *testing.T, begin, end string, o Options) *Source {
 		if o.Match == SameField {
 			query.Weight = "fd"
 		}
+		if o.Follow != nil {
+			query.Show = []events.ShowField{{Name: "fd"}}
+		}
 		p, err := r.Resolve(event, query)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
-	o.Options = probe.Options{MaxDepth: 16, SkipUser: true, SkipKernel: true, Scope: what.Scope}
+	o.Options = probe.Options{MaxDepth: 16, SkipUser: true, SkipKernel: true, Scope: what.Scope, Types: btf.NewCache()}
 	o.Begin, o.End, o.PendingEntries = resolve(begin), resolve(end), 16
 	s, err := Load(o)
 	if err != nil {
@@ -75,6 +82,56 @@ func measured(t *testing.T, s *Source) uint64 {
 		t.Fatal(err)
 	}
 	return times.Count()
+}
+
+// Each list of the slowest intervals has those since the list before, the slowest first, with the fields of their
+// first events.
+func TestSlowestLists(t *testing.T) {
+	s := startBetween(t, "syscalls:sys_enter_fsync", "syscalls:sys_enter_close", Options{Match: SameThread, Follow: &Follow{Rows: MaxRows}})
+	if err := s.SetSlow(1, math.MaxUint64); err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for i, files := range [][]int{{100_001, 100_002, 100_003}, {100_004}, {}, {100_005, 100_006}} {
+		before := monotonic.Now()
+		var want, got []string
+		for _, file := range files { // none of them is open
+			_ = unix.Fsync(file)
+			_ = unix.Close(file)
+			want = append(want, strconv.Itoa(file))
+		}
+		all, err := s.Slowest(MaxRows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j, row := range all {
+			if row.Since < before || row.Since+row.Time > monotonic.Now() || !row.IsSlow() || row.Running+row.Waiting > row.Time || int(row.Pid) != os.Getpid() {
+				t.Errorf("list %d: got %+v", i, row)
+			}
+			if j > 0 && row.Time > all[j-1].Time {
+				t.Errorf("list %d: %d ns after %d ns, want the slowest first", i, row.Time, all[j-1].Time)
+			}
+			for _, f := range row.Fields {
+				if f.Key != "fd" {
+					t.Errorf("list %d: got field %s", i, f.Key)
+				}
+				got = append(got, f.Value)
+			}
+		}
+		slices.Sort(got)
+		// On busy virtual machines, the kernel does not report each switch.
+		excluded, err := s.Excluded()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if excluded.Unseen == 0 && !slices.Equal(got, want) {
+			t.Errorf("list %d: got the files %v, want %v", i, got, want)
+		}
+	}
+	if all, err := s.Slowest(0); err != nil || len(all) != 0 {
+		t.Errorf("got %v, %v, want nothing", all, err)
+	}
 }
 
 // An interval that has ended, but that the kernel did not delete, does not end again, is not in

@@ -14,15 +14,16 @@ type Pair struct {
 	Match      Match
 	// BeginKey and EndKey are the fields to compare, "" for none.
 	BeginKey, EndKey string
-	// Shown is set if the programs also read the other fields of Begin.
+	// Shown is set if the programs also read the other fields of Begin, and Show are the fields that they read otherwise.
 	Shown bool
+	Show  []events.ShowField
 }
 
 // Find returns the places of the events. The filter is a condition for the first. userOnly is
 // set if stacks lack the kernel's part.
 func (p Pair) Find(r *events.Resolver, filter events.Filter, userOnly bool) (begin, end *events.Probe, err error) {
 	calls := p.Match == UserCall
-	q := events.Query{Calls: calls, Filter: filter, Key: p.BeginKey, Shown: p.Shown, ByPoint: !p.Begin.Kind.InStack(userOnly)}
+	q := events.Query{Calls: calls, Filter: filter, Key: p.BeginKey, Shown: p.Shown, Show: p.Show, ByPoint: !p.Begin.Kind.InStack(userOnly)}
 	if begin, err = attach.Resolve(r, p.Begin, q); err != nil {
 		return nil, nil, err
 	}

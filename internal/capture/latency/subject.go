@@ -31,6 +31,8 @@ type Config struct {
 	Key string
 	// Filter is a condition for the first event, see [events.ParseFilter].
 	Filter string
+	// Show are fields of the first event to keep, see [events.ParseShow] and [Source.Slowest].
+	Show string
 	// MaxRate is as in [Options]; 0 means [attach.DefaultMaxRate].
 	MaxRate uint64
 	attach.Places
@@ -75,11 +77,16 @@ func (m *Subject) Complete(c source.Common) (err error) {
 	if m.Until != "" && len(m.Events) > 1 {
 		return usage.Errorf("%s is the end of one event: choose one with %s", usage.Until, usage.Event)
 	}
+	show, err := events.ParseShow(m.Show)
+	if err != nil {
+		return usage.Errorf("%s %v", usage.Show, err)
+	}
 	for _, e := range m.events {
 		p, err := pairOf(e, m.Until, m.Key)
 		if err != nil {
 			return err
 		}
+		p.Show = show
 		m.pairs = append(m.pairs, foundPair{Pair: p})
 	}
 	if m.filter, err = events.ParseFilter(m.Filter); err != nil {

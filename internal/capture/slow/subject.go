@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"fulgur/internal/capture/latency"
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/offcpu"
@@ -18,6 +20,7 @@ import (
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/waits"
 	"fulgur/internal/doctor"
+	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
@@ -26,7 +29,7 @@ import (
 )
 
 // DefaultPendingEntries is the default of [latency.Config.PendingEntries]. A thread that has had an
-// interval takes about 3 KB.
+// interval takes about 4 KB.
 const DefaultPendingEntries = 1 << 12
 
 // DefaultFrequency is the default of [Config.Frequency]: perf's tutorials have it, and it is odd to
@@ -46,6 +49,8 @@ type Config struct {
 	Between *Bounds
 	// Rows is the number of slowest intervals to list, at most [latency.MaxRows]; 0 lists none.
 	Rows int
+	// WakerStacks shows the stacks of the threads that ended waits.
+	WakerStacks bool
 	// Frequency is the number of samples per second and CPU. 0 means the default.
 	Frequency uint64
 }
@@ -58,6 +63,8 @@ type Subject struct {
 	on     *oncpu.Subject
 	source *Source
 	index  uint8 // of the source in the run
+	// slowest are the slowest intervals of the last window.
+	slowest []profile.SlowInterval
 }
 
 // New returns the subject for c.
@@ -127,7 +134,7 @@ func (m *Subject) Choose() error { return errors.Join(m.Subject.Choose(), m.on.C
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) ([]source.Source, error) {
 	m.index = common.Source
-	s, err := m.LoadFollowing(common, latency.Follow{Rows: m.config.Rows})
+	s, err := m.LoadFollowing(common, latency.Follow{Rows: m.config.Rows, Wakers: m.config.WakerStacks})
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +185,11 @@ func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID
 		if kind == latency.Preempted {
 			reason = waits.OfRunnable
 		}
-		return p.Mark(p.PlaceFrom(leaf, m.common.UserOnly), "["+string(offcpu.ReasonOf(p, s.Trace, reason))+"]")
+		stack := p.Mark(p.PlaceFrom(leaf, m.common.UserOnly), "["+string(offcpu.ReasonOf(p, s.Trace, reason))+"]")
+		if s.Waker == 0 || kind == latency.Preempted {
+			return stack
+		}
+		return p.UpsideDown(p.Mark(stack, profile.WokenBy), s.Waker-1, m.common.UserOnly)
 	case latency.Woken:
 		return p.Mark(p.PlaceFrom(leaf, m.common.UserOnly), sides.Runnable)
 	case latency.Unkept:
@@ -192,6 +203,30 @@ func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID
 // begin places the stack at the beginning of an interval.
 func (m *Subject) begin(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 	return p.PlaceFrom(p.WithoutProbe(p.Store.Traces[s.Trace].Leaf), m.common.UserOnly)
+}
+
+// Collect implements [source.Collector]: it adds the slowest intervals.
+func (m *Subject) Collect(store *stacks.Store, meta *profile.Meta) error {
+	rows, err := m.source.Slowest(m.config.Rows)
+	if err != nil {
+		return err
+	}
+	zero := time.Now().Add(-time.Duration(monotonic.Now())) // of CLOCK_MONOTONIC
+	m.slowest = nil
+	for _, r := range rows {
+		i := profile.SlowInterval{
+			Begin:  zero.Add(time.Duration(r.Since)),
+			Length: time.Duration(r.Time), Running: time.Duration(r.Running), Runnable: time.Duration(r.Waiting),
+			Slow: r.IsSlow(), PID: int(r.Pid), TID: int(r.Tid), Comm: unix.ByteSliceToString(r.Comm[:]), Fields: r.Fields,
+		}
+		if trace, ok := store.Trace(r.Id); ok {
+			i.Fields = append(i.Fields, trace.Labels.List()...)
+		}
+		m.slowest = append(m.slowest, i)
+	}
+	m.slowest = profile.Slowest(m.slowest)
+	meta.Slowest = m.slowest
+	return nil
 }
 
 // WhyNothing implements [source.Subject].
@@ -209,11 +244,7 @@ func (m *Subject) WhyNothing() string {
 // Notes implements [source.Subject].
 func (m *Subject) Notes(store *stacks.Store) []string {
 	lines := append(m.Subject.Notes(nil), m.excluded(store)...)
-	rows, err := m.source.Slowest(m.config.Rows)
-	if err != nil {
-		return append(lines, plain.Error(err))
-	}
-	if table := table(rows); len(table) > 0 {
+	if table := sides.Lines(m.slowest); len(table) > 0 {
 		lines = append(append(lines, ""), table...)
 	}
 	return lines

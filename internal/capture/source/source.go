@@ -57,6 +57,12 @@ type Finisher interface {
 	Finish(*stacks.Store)
 }
 
+// Collector is a [Subject] with results besides samples.
+type Collector interface {
+	// Collect adds what the window has besides the samples of a store to the description of the window.
+	Collect(*stacks.Store, *profile.Meta) error
+}
+
 // Common is the part of a session's options that subjects depend on.
 type Common struct {
 	// Target is the target. A command's process is added when it is launched.

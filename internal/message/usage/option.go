@@ -50,6 +50,7 @@ const (
 	RingSize       Option = "the ring size"
 	SeenEntries    Option = "the number of remembered stacks"
 	Slices         Option = "the number of slices"
+	Show           Option = "the fields to show"
 	Slowest        Option = "the share of slow intervals"
 	StackNodes     Option = "the limit of stack nodes"
 	Symfs          Option = "the directory of debug files"

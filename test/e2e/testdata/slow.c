@@ -1,7 +1,11 @@
 /*
  * Handles requests, and delays one of REQUESTS / DELAYS: it waits for a timer, for a lock that another thread
- * holds, for the CPU that another thread uses, or it computes. It keeps its own account of the
- * requests. Each time has two bounds, read outside and inside of what it measures.
+ * holds, for the CPU that another thread uses, reads a file past the page cache, or computes. It keeps its own
+ * account of the requests. Each time has two bounds, read outside and inside of what it measures.
+ *
+ *	slow [FILE LENGTHS]
+ *
+ * reads FILE, of at least a MiB, and writes the bounds of the length of each request to LENGTHS.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -74,7 +78,7 @@ struct bounds {
 	ns least, most;
 };
 
-static struct bounds naps, locks;
+static struct bounds naps, locks, reads;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_barrier_t held;
 static volatile int sharing, done;
@@ -127,7 +131,23 @@ PART void lock_part(void)
 	pthread_mutex_unlock(&lock);
 }
 
-enum kind { QUICKLY, NAP, LOCK, SPIN, SHARE, KINDS };
+static int file = -1;
+
+PART void read_part(void)
+{
+	static char buffer[1 << 20];
+	ns used = cpu(), before = now(), inside;
+
+	do {
+		posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+		if (pread(file, buffer, sizeof(buffer), 0) <= 0)
+			exit(4);
+	} while (now() - before < DELAY);
+	inside = now() - before;
+	reads.least += inside - (cpu() - used);
+}
+
+enum kind { QUICKLY, NAP, LOCK, SPIN, SHARE, READ, KINDS };
 
 /* What the request itself measures. */
 static struct {
@@ -148,6 +168,11 @@ PART void handle(enum kind kind)
 		before = now();
 		lock_part();
 		locks.most += now() - before;
+		break;
+	case READ:
+		before = now();
+		read_part();
+		reads.most += now() - before;
 		break;
 	case SPIN:
 		spin_part();
@@ -193,11 +218,12 @@ static void *share(void *unused)
 	return unused;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	ns least_time = 0, most_time = 0, least_cpu = 0, most_cpu = 0, delays = 0, most_quick = 0,
 	   longest = 0, steal = stolen();
-	int least = 0, most = 0, i;
+	int least = 0, most = 0, kinds = KINDS, i;
+	FILE *lengths = NULL;
 	long switches = 0;
 	pthread_t holder, sharer;
 	cpu_set_t allowed;
@@ -208,6 +234,12 @@ int main(void)
 	CPU_ZERO(&allowed);
 	CPU_SET(i, &allowed);
 	sched_setaffinity(0, sizeof(allowed), &allowed);
+	if (argc == 3) {
+		file = open(argv[1], O_RDONLY);
+		lengths = fopen(argv[2], "w");
+	}
+	if (file < 0 || !lengths)
+		kinds = READ;
 	schedstat = open("/proc/thread-self/schedstat", O_RDONLY);
 	pthread_barrier_init(&held, NULL, 2);
 	pthread_create(&holder, NULL, hold, NULL);
@@ -218,7 +250,7 @@ int main(void)
 		long switched;
 
 		if (i % (REQUESTS / DELAYS) == REQUESTS / DELAYS / 2)
-			kind = NAP + i / (REQUESTS / DELAYS) % (KINDS - NAP);
+			kind = NAP + i / (REQUESTS / DELAYS) % (kinds - NAP);
 		if (kind == LOCK) {
 			pthread_barrier_wait(&held);
 			pthread_barrier_wait(&held); /* the other thread has the lock */
@@ -236,6 +268,8 @@ int main(void)
 		outside = now() - wall;
 		used = cpu() - used;
 		sharing = 0;
+		if (lengths)
+			fprintf(lengths, "%lld %lld\n", inside.wall, outside);
 		if (inside.wall >= OVER) {
 			least++;
 			least_time += inside.wall;
@@ -263,6 +297,9 @@ int main(void)
 	       least_cpu, most_cpu, delays, most_quick, longest);
 	printf("least_nap %lld\nmost_nap %lld\nleast_lock %lld\nmost_lock %lld\n", naps.least,
 	       naps.most, locks.least, locks.most);
+	printf("least_read %lld\nmost_read %lld\n", reads.least, reads.most);
+	if (lengths && fclose(lengths))
+		return 5;
 	/* /proc/stat counts in ticks. */
 	printf("stolen %lld\nswitches %ld\n", stolen() - steal + 1000000000LL / sysconf(_SC_CLK_TCK),
 	       switches);
