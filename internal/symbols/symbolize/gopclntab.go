@@ -197,53 +197,68 @@ type goFunction struct {
 	tree                uint64 // address of the inlined calls to which calls refers
 }
 
+// Offsets of fields of _func, in bytes.
+const nameField, fileField, lineField, pcdataField, unitField = 4, 20, 24, 28, 32
+
+// goRecord is the record of a function, _func.
+type goRecord []byte
+
+func (r goRecord) field(at uint64) uint32 { return binary.LittleEndian.Uint32(r[at:]) }
+
 // readFunction reads function i and its tables into fn, whose memory it reuses.
-func (t *goTable) readFunction(fn *goFunction, i uint64) (err error) {
-	*fn = goFunction{files: fn.files[:0], lines: fn.lines[:0], calls: fn.calls[:0]}
-	entry, err := t.entry(i)
+func (t *goTable) readFunction(fn *goFunction, i uint64) error {
+	record, off, err := t.readRecord(fn, i)
 	if err != nil {
 		return err
 	}
-	end, err := t.entry(i + 1)
-	if err != nil {
+	size := fn.end - fn.entry
+	if err := t.readValues(&fn.files, record.field(fileField), size); err != nil {
 		return err
 	}
-	if end < entry {
-		return t.f.Errorf(int64(t.funcs.off+8*i), "Go function index that is not sorted")
-	}
-	fn.entry, fn.end = entry, end
-	start, err := t.r.uint32(t.funcs.off+8*i+4, "Go function index")
-	if err != nil {
+	if err := t.readValues(&fn.lines, record.field(lineField), size); err != nil {
 		return err
 	}
-	off, err := t.part(t.funcs, uint64(start), t.layout.recordSize, "Go function")
-	if err != nil {
-		return err
-	}
-	record, err := t.r.read(off, t.layout.recordSize, "Go function")
-	if err != nil {
-		return err
-	}
-	// Offsets in _func, in bytes.
-	const nameField, fileField, lineField, pcdataField, unitField = 4, 20, 24, 28, 32
-	field := func(at uint64) uint32 { return binary.LittleEndian.Uint32(record[at:]) }
-	fn.name, fn.unit = field(nameField), field(unitField)
-	if t.layout.startLine != 0 {
-		fn.startLine = int(int32(field(t.layout.startLine)))
-	}
-	size := end - entry
-	if err := t.readValues(&fn.files, field(fileField), size); err != nil {
-		return err
-	}
-	if err := t.readValues(&fn.lines, field(lineField), size); err != nil {
-		return err
-	}
-	numFuncdata := record[t.layout.recordSize-1]
-	if err := t.readInlineTree(fn, off+t.layout.recordSize, field(pcdataField), numFuncdata); err != nil {
+	if err := t.readInlined(fn, record, off); err != nil {
 		return err
 	}
 	fn.off = off
 	return nil
+}
+
+// readRecord reads function i without its tables into fn, whose memory it reuses. It returns the record and
+// its offset in the file.
+func (t *goTable) readRecord(fn *goFunction, i uint64) (record goRecord, off uint64, err error) {
+	*fn = goFunction{files: fn.files[:0], lines: fn.lines[:0], calls: fn.calls[:0]}
+	if fn.entry, err = t.entry(i); err != nil {
+		return nil, 0, err
+	}
+	if fn.end, err = t.entry(i + 1); err != nil {
+		return nil, 0, err
+	}
+	if fn.end < fn.entry {
+		return nil, 0, t.f.Errorf(int64(t.funcs.off+8*i), "Go function index that is not sorted")
+	}
+	start, err := t.r.uint32(t.funcs.off+8*i+4, "Go function index")
+	if err != nil {
+		return nil, 0, err
+	}
+	if off, err = t.part(t.funcs, uint64(start), t.layout.recordSize, "Go function"); err != nil {
+		return nil, 0, err
+	}
+	if record, err = t.r.read(off, t.layout.recordSize, "Go function"); err != nil {
+		return nil, 0, err
+	}
+	fn.name, fn.unit = record.field(nameField), record.field(unitField)
+	if t.layout.startLine != 0 {
+		fn.startLine = int(int32(record.field(t.layout.startLine)))
+	}
+	return record, off, nil
+}
+
+// readInlined finds the inlined calls of fn, whose record is at off.
+func (t *goTable) readInlined(fn *goFunction, record goRecord, off uint64) error {
+	numFuncData := record[t.layout.recordSize-1]
+	return t.readInlineTree(fn, off+t.layout.recordSize, record.field(pcdataField), numFuncData)
 }
 
 // part returns the file offset of n bytes at offset i of a part of the table.
