@@ -359,6 +359,9 @@ func (p *Profile) Total(i int) int64 {
 // OffCPUTime is the value for the duration of waits.
 var OffCPUTime = ValueType{Type: "off-cpu", Unit: "nanoseconds"}
 
+// GoroutineWaits is the event of profiles of waits of goroutines, rather than of threads; see [Meta].
+const GoroutineWaits = "goroutine waits"
+
 // ElapsedTime is the value for CPU time that is divided by the number of threads that ran at the same
 // time. It follows the CPU time. Its total is the time in which any thread ran.
 var ElapsedTime = ValueType{Type: "elapsed", Unit: "nanoseconds"}

@@ -181,7 +181,7 @@ func waits(f *facts) (Finding, bool) {
 	}
 	share := float64(waited) / float64(waited+ran)
 	numbers := map[string]float64{"waiting_seconds": float64(waited) / 1e9, "running_seconds": float64(ran) / 1e9, "share": share}
-	sentence := fmt.Sprintf("Threads waited for %s", describe.Quantity(waited, "nanoseconds"))
+	sentence := fmt.Sprintf("%s waited for %s", f.whoWaits(), describe.Quantity(waited, "nanoseconds"))
 	if ran > 0 {
 		sentence += fmt.Sprintf(", %s of their time", percent(share))
 	}
@@ -198,6 +198,14 @@ func waits(f *facts) (Finding, bool) {
 	}
 	sentence += "."
 	return Finding{Numbers: numbers, marked: sentence}, true
+}
+
+// whoWaits returns what waits.
+func (f *facts) whoWaits() string {
+	if f.Meta.Event == profile.GoroutineWaits {
+		return "Goroutines"
+	}
+	return "Threads"
 }
 
 // mainReason returns the part of a sentence about the main reason for waiting and its share of that time.

@@ -167,8 +167,8 @@ func starved(f *facts) (Finding, bool) {
 	share := float64(ready) / float64(waited)
 	return Finding{
 		Numbers: map[string]float64{"ready_seconds": float64(ready) / 1e9, "share": share},
-		marked: fmt.Sprintf("Threads were ready to run, but got no CPU, for %s, %s of the time off the CPU.",
-			describe.Quantity(ready, "nanoseconds"), percent(share)),
+		marked: fmt.Sprintf("%s were ready to run, but got no CPU, for %s, %s of the time off the CPU.",
+			f.whoWaits(), describe.Quantity(ready, "nanoseconds"), percent(share)),
 	}, true
 }
 
