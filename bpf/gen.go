@@ -39,6 +39,7 @@ package bpf
 //go:generate compile -type count_key -type count_value -type timeline_event -type field -type field_from -type field_string -type field_compare -type filter_term -type field_limits -type syscall_key Count count.bpf.c
 //go:generate compile -type count_key -type count_value -type timeline_event -type interval -type interval_key -type waker -type owner -type part_kind -type part_bit -type part_limits -type progress -type slow_interval -type slowest_list -type shown_fields -type latency_match -type histogram -type histogram_limits Latency latency.bpf.c
 //go:generate compile -type count_key -type count_value -type trap_counts -type alloc_program -type probe_limits Alloc alloc.bpf.c
+//go:generate compile -type count_key -type count_value -type goroutine -type goroutine_wait -type hit_counts -type goroutine_program -type goroutine_limit Goroutine goroutine.bpf.c
 //go:generate compile -type branch_head Branch branch.bpf.c
 //go:generate compile -type jump_cookie -type jump_limit -type jump_breakpoint -type jump_thread -type jump_count -type jump_operand -type jump_target -type executed Jump jump.bpf.c
 //go:generate compile PIDNS pidns.bpf.c

@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "write testdata/kernels/SERIES-ARCH.txt 
 // families holds the programs of each source file NAME.bpf.c.
 var families = map[string]func() (*ebpf.CollectionSpec, error){
 	"alloc": bpf.LoadAlloc, "blockio": bpf.LoadBlockIO, "branch": bpf.LoadBranch, "count": bpf.LoadCount,
-	"faults": bpf.LoadFaults, "jump": bpf.LoadJump, "ksym": bpf.LoadKSym, "latency": bpf.LoadLatency,
+	"faults": bpf.LoadFaults, "goroutine": bpf.LoadGoroutine, "jump": bpf.LoadJump, "ksym": bpf.LoadKSym, "latency": bpf.LoadLatency,
 	"offcpu": bpf.LoadOffCPU, "oncpu": bpf.LoadOnCPU, "pidns": bpf.LoadPIDNS, "rules": bpf.LoadRules, "softirq": bpf.LoadSoftIRQ, "unwind": bpf.LoadUnwind,
 }
 

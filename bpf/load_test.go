@@ -15,6 +15,7 @@ import (
 
 	"fulgur/internal/bpf"
 	"fulgur/internal/capture/alloc"
+	"fulgur/internal/capture/goroutines"
 	"fulgur/internal/capture/hits"
 	"fulgur/internal/capture/latency"
 	"fulgur/internal/capture/offcpu"
@@ -117,6 +118,14 @@ func TestLoadAlloc(t *testing.T) {
 	testLoadSource(t, func(o probe.Options) (loaded, error) {
 		// Instead of a timeline, which makes no difference.
 		return alloc.Load(o, alloc.Config{Live: o.Timeline})
+	})
+}
+
+func TestLoadGoroutines(t *testing.T) {
+	testenv.EveryKernel(t)
+	testLoadSource(t, func(o probe.Options) (loaded, error) {
+		// Instead of a timeline, which makes no difference.
+		return goroutines.Load(o, goroutines.Config{WakerStacks: o.Timeline})
 	})
 }
 

@@ -56,6 +56,15 @@ func (g *Gate) Shut() error {
 	return errors.Join(g.mark(unsafe.Offsetof(bpf.GateTimes{}.Ended)), rcu.Wait())
 }
 
+// Ended returns the time at which the gate was shut, in CLOCK_MONOTONIC ns, or 0 if it was not.
+func (g *Gate) Ended() (uint64, error) {
+	var word [8]byte
+	if _, err := g.memory.ReadAt(word[:], int64(unsafe.Offsetof(bpf.GateTimes{}.Ended))); err != nil {
+		return 0, fmt.Errorf("read when the measurement ended: %w", err)
+	}
+	return binary.NativeEndian.Uint64(word[:]), nil
+}
+
 // mark stores the time in the word at an offset. A copy of 8 bytes is one store, so that no
 // program sees a part of it.
 func (g *Gate) mark(offset uintptr) error {

@@ -14,7 +14,8 @@ import (
 	"fulgur/internal/capture/source"
 )
 
-// All returns a subject of every source with default options. They can be loaded without
+// All returns a subject of every command's source with default options, without the second source of offcpu
+// ([fulgur/internal/capture/goroutines]). They can be loaded without
 // [source.Subject.Complete].
 func All() []source.Subject {
 	return []source.Subject{

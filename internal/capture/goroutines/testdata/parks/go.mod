@@ -1,0 +1,3 @@
+module parks
+
+go 1.21
