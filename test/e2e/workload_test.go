@@ -46,6 +46,9 @@ func workload(mode string) {
 	case "arguments":
 		goArguments()
 		return
+	case "waits":
+		goroutineWaits()
+		return
 	case "calls":
 		goCalls()
 		return
