@@ -5,24 +5,68 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"sort"
 )
 
-// spool is a file to which chunks are appended.
+// spool is a file, or memory, to which chunks are appended.
 type spool struct {
-	file    *os.File
+	file    storage
+	writes  int // size of a write, in bytes
 	written int64
 	pending []byte // appended but not yet written
 }
 
-// spoolWrites is the size of a write, in bytes.
-const spoolWrites = 1 << 20
+// storage holds what a spool has written.
+type storage interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+}
+
+// The sizes of writes, in bytes. In memory, a write allocates a block.
+const (
+	fileWrites   = 1 << 20
+	memoryWrites = 32 << 10
+)
+
+// memory is a storage in memory, which grows by a block with each write.
+type memory struct {
+	blocks [][]byte
+	ends   []int64 // of the blocks
+}
+
+// WriteAt appends a block. It implements [io.WriterAt] for consecutive writes only.
+func (m *memory) WriteAt(b []byte, at int64) (int, error) {
+	if len(b) > 0 {
+		m.blocks = append(m.blocks, append([]byte(nil), b...))
+		m.ends = append(m.ends, at+int64(len(b)))
+	}
+	return len(b), nil
+}
+
+// ReadAt implements [io.ReaderAt].
+func (m *memory) ReadAt(b []byte, at int64) (n int, err error) {
+	for i := sort.Search(len(m.ends), func(i int) bool { return m.ends[i] > at }); i < len(m.blocks) && n < len(b); i++ {
+		from := at + int64(n) - (m.ends[i] - int64(len(m.blocks[i])))
+		n += copy(b[n:], m.blocks[i][from:])
+	}
+	if n < len(b) {
+		return n, io.ErrUnexpectedEOF
+	}
+	return n, nil
+}
+
+// Close frees the memory.
+func (m *memory) Close() error {
+	m.blocks, m.ends = nil, nil
+	return nil
+}
 
 // append appends b and returns its offset in the file.
 func (s *spool) append(b []byte) (at int64, err error) {
 	at = s.written + int64(len(s.pending))
 	s.pending = append(s.pending, b...)
-	if len(s.pending) >= spoolWrites {
+	if len(s.pending) >= s.writes {
 		err = s.flush()
 	}
 	return at, err

@@ -1,10 +1,11 @@
-// Package timeline stores the events of a recording in a temporary file as they arrive,
-// and returns them thread by thread. It keeps processes, threads and a buffer for each
-// thread with events in memory, but not the events.
+// Package timeline stores the events of a recording as they arrive, in a temporary file or in
+// memory, and returns them thread by thread. With a file, it keeps processes, threads and a buffer
+// for each thread with events in memory, but not the events.
 package timeline
 
 import (
 	"fmt"
+	"slices"
 
 	"fulgur/internal/files/tempfile"
 	"fulgur/internal/profile"
@@ -62,6 +63,20 @@ func NewRecorder(start int64) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keep events: %w", err)
 	}
+	return newSpooled(start, spool{file: file, writes: fileWrites}), nil
+}
+
+// NewPart returns a recorder in memory for a part of a recording, from start on; see [Join]. The part has
+// the types of markers of the part before, nil for the first one.
+func NewPart(start int64, before *Recorder) *Recorder {
+	r := newSpooled(start, spool{file: new(memory), writes: memoryWrites})
+	if before != nil {
+		r.types = slices.Clone(before.types)
+	}
+	return r
+}
+
+func newSpooled(start int64, to spool) *Recorder {
 	return &Recorder{
 		start:    start,
 		byPID:    map[key]profile.ProcessID{},
@@ -69,8 +84,8 @@ func NewRecorder(start int64) (*Recorder, error) {
 		names:    []string{""},
 		nameIDs:  map[string]uint64{"": 0},
 		counters: map[counterKey]*counter{},
-		spool:    spool{file: file},
-	}, nil
+		spool:    to,
+	}
 }
 
 // Start returns the start of the recording, in nanoseconds of CLOCK_MONOTONIC.
@@ -125,6 +140,40 @@ func (r *Recorder) rename(names []profile.Name, at int64, name string) []profile
 	return append(names, profile.Name{At: at, Name: r.names[r.name(name)]})
 }
 
+// The approximate sizes of a row and of a buffered chunk in memory, in bytes.
+const (
+	rowBytes    = 250
+	streamBytes = 80
+)
+
+// Memory returns about how many bytes of memory a part takes. It looks at each thread.
+func (r *Recorder) Memory() int64 {
+	n := r.spool.written + int64(cap(r.spool.pending)) + int64(r.Rows())*rowBytes
+	for i := range r.threads {
+		for _, s := range r.threads[i].streams {
+			if s != nil {
+				n += streamBytes + int64(cap(s.buf)) + int64(cap(s.chunks))*16
+			}
+		}
+	}
+	for _, c := range r.counters {
+		n += streamBytes + int64(cap(c.times)+cap(c.changes))*8
+	}
+	for _, name := range r.names {
+		n += 2*int64(len(name)) + streamBytes
+	}
+	return n
+}
+
+// ThreadIDs returns the IDs of a thread and its process.
+func (r *Recorder) ThreadIDs(id profile.ThreadID) (pid, tid int) {
+	t := &r.threads[id]
+	return r.processes[t.process].pid, t.tid
+}
+
+// MarkerType returns a type of markers.
+func (r *Recorder) MarkerType(id profile.MarkerTypeID) profile.MarkerType { return r.types[id] }
+
 // Rows returns the number of processes, threads and their names that are in memory.
 func (r *Recorder) Rows() int { return len(r.processes) + len(r.threads) + r.renamed }
 
@@ -156,14 +205,16 @@ func (r *Recorder) EndThread(id profile.ThreadID, at int64) error {
 // and stack translates the caller's numbers. No more events can be added. The timeline
 // reads its events from the recorder, which must stay open.
 func (r *Recorder) Timeline(p *profile.Profile, end int64, stack func(profile.StackID) profile.StackID) (*profile.Timeline, error) {
-	t := &profile.Timeline{
-		Profile: p, Start: r.start, End: end,
-		Processes: make([]profile.Process, len(r.processes)),
-		Threads:   make([]profile.Thread, len(r.threads)),
-		Events:    &events{r: r, stack: stack},
+	t := &profile.Timeline{Profile: p, Start: r.start, End: end, Events: &events{r: r, stack: stack}, MarkerTypes: r.types}
+	r.tables(t)
+	t.Counters = r.finishCounters(t.Processes, end)
+	r.counters = nil
+	return t, r.Seal()
+}
 
-		MarkerTypes: r.types,
-	}
+// tables gives a timeline its processes and threads.
+func (r *Recorder) tables(t *profile.Timeline) {
+	t.Processes, t.Threads = make([]profile.Process, len(r.processes)), make([]profile.Thread, len(r.threads))
 	for i, of := range r.processes {
 		t.Processes[i] = profile.Process{PID: of.pid, Names: of.names, Start: r.since(of.start), End: of.end}
 	}
@@ -177,19 +228,26 @@ func (r *Recorder) Timeline(p *profile.Profile, end int64, stack func(profile.St
 		if p := &t.Processes[of.process]; p.End != 0 {
 			p.End = max(p.End, end)
 		}
-		for _, s := range of.streams {
+	}
+}
+
+// Seal ends the recording of a part, and frees the memory that only further events need.
+func (r *Recorder) Seal() error {
+	for i := range r.threads {
+		for _, s := range r.threads[i].streams {
 			if s == nil {
 				continue
 			}
 			if err := s.flush(&r.spool); err != nil {
-				return nil, err
+				return err
 			}
 			s.buf = nil
 		}
 	}
-	t.Counters = r.finishCounters(t.Processes, end)
-	r.byPID, r.byTID, r.nameIDs, r.counters = nil, nil, nil, nil
-	return t, r.spool.flush()
+	r.byPID, r.byTID, r.nameIDs = nil, nil, nil
+	err := r.spool.flush()
+	r.spool.pending = nil
+	return err
 }
 
 // since returns at, or 0 if that is before the start of the recording.
