@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 
+	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/mounts"
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/source"
@@ -29,6 +30,9 @@ type recorder struct {
 	*timeline.Recorder // nil before the measurement begins
 	times              source.Times
 	userOnly           bool
+	inParts            bool  // whether the recording is divided; see next
+	began              int64 // when the first part of the recording began
+	watch              eventWatch
 	sources            []source.Source
 	from               uint8 // index of the current event's source
 	threads            *threads.Tracker
@@ -74,18 +78,25 @@ const isLate = profile.StackID(1 << 31)
 
 func newRecorder(times source.Times, userOnly bool) (*recorder, error) {
 	mounted, err := procfs.Mounts()
+	r := emptyRecorder()
+	r.times, r.userOnly, r.threads, r.mounts = times, userOnly, threads.New(), mounted
+	return r, err
+}
+
+func emptyRecorder() *recorder {
 	return &recorder{
-		times:     times,
-		userOnly:  userOnly,
-		threads:   threads.New(),
-		mounts:    mounted,
-		sums:      map[sum]stacks.Values{},
-		kinds:     map[kind]uint32{},
-		pending:   map[stacks.Key]int{},
-		reasons:   map[profile.StackID]string{},
-		writeback: map[profile.StackID]bool{},
-		files:     map[uint64]string{},
-	}, err
+		sums:    map[sum]stacks.Values{},
+		kinds:   map[kind]uint32{},
+		pending: map[stacks.Key]int{},
+		files:   map[uint64]string{},
+	}
+}
+
+// eventWatch is told of events of a recording before they are added. nil functions are not called.
+type eventWatch struct {
+	onCPU  func(profile.OnCPU)
+	offCPU func(profile.ThreadID, profile.OffCPU)
+	marker func(profile.ThreadID, profile.Marker)
 }
 
 // connect connects the recording to a store, which limits its nodes of stacks,
@@ -95,13 +106,34 @@ func (r *recorder) connect(sources []source.Source, store *stacks.Store, maxNode
 	store.Anonymous, store.MaxNodes = true, maxNodes
 }
 
-// begin begins the recording.
+// begin begins the recording, in memory if it is divided into parts.
 func (r *recorder) begin(now uint64) (err error) {
-	if r.Recorder, err = timeline.NewRecorder(int64(now)); err != nil {
+	if r.inParts {
+		r.Recorder = timeline.NewPart(int64(now), nil)
+	} else if r.Recorder, err = timeline.NewRecorder(int64(now)); err != nil {
 		return err
 	}
-	r.threads.Recorder = r.Recorder
+	r.threads.Recorder, r.began = r.Recorder, r.Start()
 	return nil
+}
+
+// next returns the recorder of the next part, from now on, whose stacks are in store. All that is still to
+// come belongs to it. r no longer changes, and another goroutine may read it.
+func (r *recorder) next(store *stacks.Store, now uint64) (*recorder, error) {
+	n := emptyRecorder()
+	n.times, n.userOnly, n.threads, n.mounts = r.times, r.userOnly, r.threads, r.mounts
+	n.inParts, n.began, n.watch = true, r.began, r.watch
+	n.sources, n.store = r.sources, store
+	n.Recorder = timeline.NewPart(int64(now), r.Recorder)
+	n.threads.NextPart(n.Recorder, int64(now)-int64(loop.GraceForStacks))
+	r.kinds, r.pending = nil, nil
+	return n, r.Seal()
+}
+
+// Memory returns about how many bytes of memory the part takes, with its stacks.
+func (r *recorder) Memory() int64 {
+	const sumBytes, lateBytes = 150, 200
+	return r.Recorder.Memory() + r.store.Memory() + int64(len(r.sums))*sumBytes + int64(cap(r.late))*lateBytes
 }
 
 // close discards the recording. r may be nil.
@@ -188,7 +220,31 @@ func (r *recorder) ThreadName(pid, tid uint32, at uint64) string {
 }
 
 // Since implements [source.Recorder].
-func (r *recorder) Since(at uint64) int64 { return max(int64(at), r.Start()) }
+func (r *recorder) Since(at uint64) int64 { return max(int64(at), r.began) }
+
+// AddOnCPU implements [source.Recorder].
+func (r *recorder) AddOnCPU(t profile.ThreadID, e profile.OnCPU) error {
+	if r.watch.onCPU != nil {
+		r.watch.onCPU(e)
+	}
+	return r.Recorder.AddOnCPU(t, e)
+}
+
+// AddOffCPU implements [source.Recorder].
+func (r *recorder) AddOffCPU(t profile.ThreadID, e profile.OffCPU) error {
+	if r.watch.offCPU != nil {
+		r.watch.offCPU(t, e)
+	}
+	return r.Recorder.AddOffCPU(t, e)
+}
+
+// AddMarker implements [source.Recorder].
+func (r *recorder) AddMarker(t profile.ThreadID, e profile.Marker) error {
+	if r.watch.marker != nil {
+		r.watch.marker(t, e)
+	}
+	return r.Recorder.AddMarker(t, e)
+}
 
 // File implements [source.Recorder].
 func (r *recorder) File(id uint64) string {
@@ -234,7 +290,7 @@ func (r *recorder) count() map[stacks.Key]stacks.Values {
 
 // place adds the stacks to the profile.
 func (r *recorder) place(p *naming.StackBuilder) {
-	r.placed = make([]profile.StackID, len(r.store.Traces))
+	r.placed, r.reasons, r.writeback = make([]profile.StackID, len(r.store.Traces)), map[profile.StackID]string{}, map[profile.StackID]bool{}
 	measured := make([]uint64, len(r.placed)) // a bit for each source with events there
 	for at := range r.sums {
 		measured[at.trace] |= 1 << r.list[at.kind].source
@@ -284,25 +340,35 @@ func (r *recorder) finish(p *profile.Profile, end uint64) (*profile.Timeline, er
 	if err := r.threads.Forget(int64(end) + 1); err != nil {
 		return nil, err
 	}
-	tables := *p
-	tables.Tasks, tables.Samples, tables.ValueTypes = nil, nil, nil
-	line, err := r.Timeline(&tables, int64(end), r.stack)
+	line, err := r.Timeline(tablesOf(p), int64(end), r.stack)
 	if err != nil {
 		return nil, err
 	}
-	line.Interval, line.Sampled, line.Reasons = r.times.Interval, r.times.Sampled, r.reasons
-	r.nameGroups(line, p.Meta.Grouping)
-	line.OffCPUWhole = r.times.EveryWait && p.Losses.Uncounted() == 0 && p.Losses[profile.LossUnfollowed] == 0 && p.Losses[profile.LossMissed] == 0
-	line.Events = withWriteback{timeline.Sorted(line.Events), r.writeback}
+	r.describe(line, p, r.store.Owned)
 	return line, nil
 }
 
+// describe completes the timeline of p. owned are the owners of processes.
+func (r *recorder) describe(line *profile.Timeline, p *profile.Profile, owned map[int][]stacks.Ownership) {
+	line.Interval, line.Sampled, line.Reasons = r.times.Interval, r.times.Sampled, r.reasons
+	nameGroups(line, p.Meta.Grouping, owned)
+	line.OffCPUWhole = r.times.EveryWait && p.Losses.Uncounted() == 0 && p.Losses[profile.LossUnfollowed] == 0 && p.Losses[profile.LossMissed] == 0
+	line.Events = withWriteback{timeline.Sorted(line.Events), r.writeback}
+}
+
+// tablesOf returns the tables of a profile for a timeline.
+func tablesOf(p *profile.Profile) *profile.Profile {
+	tables := *p
+	tables.Tasks, tables.Samples, tables.ValueTypes = nil, nil, nil
+	return &tables
+}
+
 // nameGroups puts the name of its group before the name of each process.
-func (r *recorder) nameGroups(line *profile.Timeline, by profile.Grouping) {
+func nameGroups(line *profile.Timeline, by profile.Grouping, owned map[int][]stacks.Ownership) {
 	for i := range line.Processes {
 		p := &line.Processes[i]
 		var owner *containers.Membership
-		for _, o := range r.store.Owned[p.PID] {
+		for _, o := range owned[p.PID] {
 			if p.End == 0 || int64(o.Since) <= p.End {
 				owner = o.Owner
 			}

@@ -30,6 +30,9 @@ func (s *Store) Next(pending ...uint64) *Store {
 	return next
 }
 
+// Previous returns the store of the time before, from which s still takes traces on demand, nil if there is none.
+func (s *Store) Previous() *Store { return s.previous }
+
 // Names returns the number of stack IDs from the kernel side. Several IDs may share
 // a trace. Memory grows with their number.
 func (s *Store) Names() int { return len(s.ids) }

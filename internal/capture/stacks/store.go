@@ -340,6 +340,18 @@ func (s *Store) Lasting(first int) *Store {
 	return part
 }
 
+// Memory returns about how many bytes of memory the traces take.
+func (s *Store) Memory() int64 {
+	const idBytes, sampleBytes, codeBytes, indexBytes = 24, 150, 200, 12
+	n := int64(cap(s.Frames))*int64(unsafe.Sizeof(Frame{})) + int64(cap(s.Nodes))*int64(unsafe.Sizeof(Node{})) + int64(cap(s.Traces))*int64(unsafe.Sizeof(Trace{}))
+	n += int64(len(s.Codes))*codeBytes + int64(len(s.Samples))*sampleBytes + int64(len(s.ids)+len(s.joints))*idBytes
+	n += int64(len(s.traces)) * 2 * int64(unsafe.Sizeof(Trace{}))
+	if s.nodes != nil {
+		n += int64(cap(s.Frames)+cap(s.Nodes)) * indexBytes
+	}
+	return n + int64(cap(s.recent))*int64(unsafe.Sizeof(step{})) + int64(cap(s.shared))*int64(unsafe.Sizeof(sharedStep{}))
+}
+
 // Seal frees memory that only further traces need.
 func (s *Store) Seal() {
 	s.functions, s.labels, s.retries = functions{}, labels{}, nil

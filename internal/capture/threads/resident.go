@@ -37,6 +37,7 @@ func (l *Tracker) LookAtMemory(now int64) {
 
 func (l *Tracker) setResident(p *life, at, bytes int64) {
 	if change := bytes - p.resident; change != 0 {
+		l.renumber(p)
 		l.Recorder.Count(profile.ProcessID(p.number), profile.CounterRSS, at, change)
 		p.resident = bytes
 	}

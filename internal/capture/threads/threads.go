@@ -25,6 +25,7 @@ type Tracker struct {
 	// recorded holds the running processes that are part of the recording.
 	recorded []*life
 	looked   int64 // time of the last look at memory
+	part     int   // number of the part of the recording
 }
 
 // life is the lifetime of a thread or process. All times are in ns.
@@ -36,8 +37,9 @@ type life struct {
 	written    int            // how many names are recorded
 	prev       *life          // previous life with the same ID
 	recorded   bool
-	// number is the recording's ThreadID, or ProcessID for a process.
+	// number is the recording's ThreadID, or ProcessID for a process, in the part with that number.
 	number uint32
+	part   int
 	// For a process: whether it had events since its resident memory was read,
 	// and the last result in bytes.
 	ran      bool
@@ -46,6 +48,50 @@ type life struct {
 
 // New returns an empty Tracker.
 func New() *Tracker { return &Tracker{threads: map[int]*life{}, processes: map[int]*life{}} }
+
+// NextPart makes to receive the threads from a time on, as the next part of the recording; see
+// [timeline.Join]. Those that the recording has are added with their next event or their end, and with
+// the names that they had then.
+func (l *Tracker) NextPart(to *timeline.Recorder, at int64) {
+	l.Recorder = to
+	l.part++
+	for _, p := range l.recorded {
+		p.resident = 0 // counted anew
+		p.ran = true
+	}
+	for _, lives := range []map[int]*life{l.threads, l.processes} {
+		for _, of := range lives {
+			for ; of != nil; of = of.prev {
+				of.dropNames(at)
+			}
+		}
+	}
+}
+
+// dropNames drops the names before the one that it had at a time.
+func (of *life) dropNames(at int64) {
+	n := 0
+	for n+1 < len(of.names) && of.names[n+1].At <= at {
+		n++
+	}
+	of.names = slices.Delete(of.names, 0, n)
+	of.written = max(of.written-n, 0)
+}
+
+// renumber gives a life that the recording has a number in its current part.
+func (l *Tracker) renumber(of *life) {
+	if of.part == l.part {
+		return
+	}
+	of.part, of.written = l.part, 0
+	if of.process == nil {
+		of.number = uint32(l.Recorder.Process(of.id, of.start))
+	} else {
+		l.renumber(of.process)
+		of.number = uint32(l.Recorder.Thread(profile.ProcessID(of.process.number), of.id, of.start))
+	}
+	l.record(of)
+}
 
 // HandleRecord handles a sideband record.
 func (l *Tracker) HandleRecord(r perfevent.Record) {
@@ -117,7 +163,7 @@ func (l *Tracker) newest(pid, tid int, at int64) *life {
 
 func (l *Tracker) rename(of *life, at int64, name string) {
 	of.names = append(of.names, profile.Name{At: at, Name: name})
-	if of.recorded {
+	if of.recorded && of.part == l.part {
 		l.record(of)
 	}
 }
@@ -150,20 +196,22 @@ func (l *Tracker) Thread(pid, tid int, at int64) profile.ThreadID {
 	}
 	t.process.ran = true
 	if t.recorded {
+		l.renumber(t)
 		return profile.ThreadID(t.number)
 	}
 	if p := t.process; !p.recorded {
 		if p.unnamed(at) {
 			p.begin(threadName(pid, pid))
 		}
-		p.recorded, p.number = true, uint32(l.Recorder.Process(pid, p.start))
+		p.recorded, p.part, p.number = true, l.part, uint32(l.Recorder.Process(pid, p.start))
 		l.record(p)
 		l.recorded = append(l.recorded, p)
 	}
 	if t.unnamed(at) {
 		t.begin(threadName(pid, tid))
 	}
-	t.recorded, t.number = true, uint32(l.Recorder.Thread(profile.ProcessID(t.process.number), tid, t.start))
+	l.renumber(t.process)
+	t.recorded, t.part, t.number = true, l.part, uint32(l.Recorder.Thread(profile.ProcessID(t.process.number), tid, t.start))
 	l.record(t)
 	return profile.ThreadID(t.number)
 }
@@ -279,6 +327,7 @@ func (l *Tracker) Forget(before int64) error {
 		if of.process == nil {
 			drop(l.processes, of)
 			if of.recorded {
+				l.renumber(of)
 				l.Recorder.EndProcess(profile.ProcessID(of.number), of.end)
 			}
 			continue
@@ -287,6 +336,7 @@ func (l *Tracker) Forget(before int64) error {
 		if !of.recorded {
 			continue
 		}
+		l.renumber(of)
 		if err := l.Recorder.EndThread(profile.ThreadID(of.number), of.end); err != nil {
 			return err
 		}
