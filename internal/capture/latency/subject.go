@@ -38,6 +38,9 @@ type Config struct {
 	attach.Places
 	// PendingEntries limits the intervals in progress; 0 means the default.
 	PendingEntries uint32
+	// Recorded, if not "", records each interval of the only event as a marker in formats with times. It is the
+	// name of the value of the markers, in nanoseconds.
+	Recorded string
 }
 
 // Subject is the time between events. It implements [source.Subject]. Each event that
@@ -110,12 +113,17 @@ func (m *Subject) Choose() (err error) {
 	return nil
 }
 
-// Times returns false, because recordings do not support intervals.
-func (*Subject) Times() (source.Times, bool) { return source.Times{}, false }
+// Times implements [source.Subject].
+func (m *Subject) Times() (source.Times, bool) { return source.Times{}, m.Recorded != "" }
 
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) (all []source.Source, err error) {
 	_, all, err = m.load(common, nil)
+	if m.Recorded != "" {
+		for i, s := range m.sources {
+			all[i] = &recordedSource{Source: s, name: m.pairs[i].name(), value: m.Recorded}
+		}
+	}
 	return all, err
 }
 
