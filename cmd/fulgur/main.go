@@ -104,6 +104,7 @@ var headings = []kong.Group{
 
 	{Key: "what", Title: "What to sample"},
 	{Key: "how", Title: "How to sample"},
+	{Key: "flight", Title: "Flight recorder"},
 	{Key: "output", Title: "Output"},
 	{Key: "live", Title: "Live output"},
 	{Key: "limit", Title: "Limits (the summary reports when one is reached)"},

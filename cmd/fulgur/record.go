@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -42,6 +43,8 @@ type recordCommand struct {
 
 	MaxRate *count `placeholder:"N" group:"how" help:"Record at most N hits of an event, or waits for locks, per second on each CPU, to protect the target. Default: ${recordHits}."`
 
+	flightFlags
+
 	SaveOnly bool   `short:"s" aliases:"no-open" group:"output" help:"Do not open the recording in a browser (also --no-open)."`
 	Value    string `placeholder:"TYPE" group:"output" help:"The value to show first, and the only one in formats with a single value: samples, cpu (the default), off-cpu, block-io (bytes), block-io-time, faults, locks or an event."`
 	profileFlags
@@ -56,6 +59,9 @@ func recordVars() kong.Vars {
 		"recordRate": strconv.Itoa(session.DefaultRecordFrequency),
 		"recordHits": strconv.Itoa(session.DefaultRecordHits),
 		"stackNodes": strconv.Itoa(session.DefaultStackNodes),
+
+		"flightFiles":  strconv.Itoa(session.DefaultFlightFiles),
+		"flightMemory": strconv.Itoa(session.DefaultFlightMemory >> 20),
 	}
 }
 
@@ -69,6 +75,11 @@ Ctrl-C. Pages (.html) have a heat map and a flame chart of each thread. Other fo
 totals instead of a timeline: pprof files have all values; text, folded stacks and pictures
 have one, which --value chooses.
 
+With --keep, fulgur records until it is stopped, but holds only the last moments, in memory. When a
+trigger (--on) fires, it writes them to a file in a directory, ` + incidentsName + ` by default, and goes on
+recording. The triggers:
+
+` + triggerHelp() + `
 Examples:
 
     # a command, from its first instruction to its exit
@@ -86,6 +97,9 @@ Examples:
     # the whole machine, without waits shorter than a millisecond
     sudo fulgur record -m 1000 -o machine.json.gz 10
 
+    # a file with the 30 seconds before, and 5 after, each time that the service waits too long
+    sudo fulgur record --keep 30s --on 'runq>100ms' --on crash -p 1234 -o incidents/
+
     # a flame graph of a command's disk requests, by bytes
     sudo fulgur record -o disk.html --value block-io -- make -j8
 `
@@ -97,6 +111,16 @@ func (c *recordCommand) run(ctx context.Context, env environment) (int, error) {
 		return exitUsage, usageError{err}
 	}
 	env.complete(&o.Options)
+	if c.records() {
+		flight, err := c.flight(o)
+		if err != nil {
+			return exitUsage, usageError{err}
+		}
+		return session.Flight(ctx, flight)
+	}
+	if err := c.unused(); err != nil {
+		return exitUsage, usageError{err}
+	}
 	code, err := session.Measure(ctx, o.Options, o.Subject())
 	if err != nil {
 		return code, err
@@ -151,6 +175,10 @@ func (c *recordCommand) shows(o session.RecordOptions, terminal bool) bool {
 
 // nameOutput names the recording, if the flags do not.
 func (c *recordCommand) nameOutput() {
+	if c.records() {
+		c.Output = cmp.Or(c.Output, incidentsName)
+		return
+	}
 	if format, err := c.format(); c.Output == "" && err == nil && (format == "" || format == "firefox") {
 		c.Output = recordingName
 	}

@@ -14,6 +14,7 @@ var nameFlags = sync.OnceFunc(func() { usage.NameFlags(optionFlags) })
 
 // optionFlags are the flags of options. The packages below do not know flags.
 var optionFlags = map[usage.Option]string{
+	usage.After:          "--after",
 	usage.AllBinaries:    "--all-binaries",
 	usage.Basic:          "--basic",
 	usage.Between:        "--between",
@@ -34,11 +35,13 @@ var optionFlags = map[usage.Option]string{
 	usage.Format:         "--format",
 	usage.Frequency:      "--frequency",
 	usage.IncludeIdle:    "-I",
+	usage.Keep:           "--keep",
 	usage.Kernel:         "--kernel",
 	usage.Key:            "--key",
 	usage.LLVM:           "--llvm",
 	usage.Listen:         "--listen",
 	usage.MaxDepth:       "--max-depth",
+	usage.MaxMemory:      "--max-memory",
 	usage.MaxOverhead:    "--max-overhead",
 	usage.MaxProbes:      "--max-probes",
 	usage.MaxRate:        "--max-rate",
@@ -50,6 +53,7 @@ var optionFlags = map[usage.Option]string{
 	usage.PendingEntries: "--pending-entries",
 	usage.PerCPU:         "--per-cpu",
 	usage.Process:        "-p",
+	usage.Rest:           "--rest",
 	usage.RingSize:       "--ring-size",
 	usage.SeenEntries:    "--seen-entries",
 	usage.Slices:         "--slices",
@@ -58,6 +62,7 @@ var optionFlags = map[usage.Option]string{
 	usage.StackNodes:     "--stack-nodes",
 	usage.Symfs:          "--symfs",
 	usage.UnwindMemory:   "--unwind-memory",
+	usage.Triggers:       "--on",
 	usage.Until:          "--until",
 	usage.Uretprobes:     "--allow-uretprobe",
 	usage.Value:          "--value",

@@ -313,6 +313,10 @@ type Marker struct {
 	Stack StackID
 }
 
+// TriggerMarker is the name of the type of the markers of a flight recorder: the moments for which a recording
+// was written. Their fields are the trigger and what was measured.
+const TriggerMarker = "trigger"
+
 // MarkerType is a type of markers.
 type MarkerType struct {
 	// Name is the name of the place that is hit, such as "sched:sched_switch".

@@ -17,6 +17,8 @@ import (
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/capture/trigger"
 	"fulgur/internal/doctor"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
@@ -54,6 +56,8 @@ type RecordOptions struct {
 	FaultPeriod uint64
 	// PendingEntries limits the waiting threads to track, and the disk requests in flight; 0 means the defaults.
 	PendingEntries uint32
+	// Triggers are those of a flight recorder, see [Flight]; the recording gets what they need.
+	Triggers []*trigger.Trigger
 	// Value names the value to output in formats that hold one; empty means
 	// the first.
 	Value string
@@ -80,6 +84,8 @@ type part struct {
 	share uint32
 	// noteless suppresses its notes, which are meant for its own report.
 	noteless bool
+	// everywhere is set to measure the whole machine, whatever the target is.
+	everywhere bool
 }
 
 // partValue is one of a source's [stacks.Values], with its name in the
@@ -143,8 +149,12 @@ func (m *recording) choose(chosen []string) {
 			m.parts = append(m.parts, part{Subject: locks.New(c), values: []partValue{{locks.Value, latency.Time}}, share: 8})
 		}
 	}
-	for _, p := range m.parts {
-		m.joint = append(m.joint, p.Subject)
+	m.parts = append(m.parts, m.triggerParts(chosen)...)
+	for i, p := range m.parts {
+		if p.everywhere {
+			m.parts[i].Subject = everywhere{p.Subject}
+		}
+		m.joint = append(m.joint, m.parts[i].Subject)
 	}
 }
 
@@ -155,6 +165,71 @@ func (m *recording) keep(only own) {
 	for _, p := range m.parts {
 		m.joint = append(m.joint, p.Subject)
 	}
+}
+
+// triggerParts returns the parts that triggers need, besides chosen events.
+func (m *recording) triggerParts(chosen []string) (parts []part) {
+	o := m.options
+	rate := cmp.Or(o.MaxRate, DefaultRecordHits)
+	have := map[trigger.Event]bool{}
+	intervals := map[[2]string]bool{}
+	for _, t := range o.Triggers {
+		needs := t.Needs()
+		for _, e := range needs.Events {
+			if have[e] || o.Filter == "" && slices.Contains(chosen, "tracepoint:"+e.Name) && !e.Everywhere {
+				continue
+			}
+			have[e] = true
+			parts = append(parts, part{
+				Subject: hits.New(hits.Config{Events: []string{e.Name}, Filter: e.Filter, MaxRate: rate, Recorded: true}),
+				values:  []partValue{{profile.ValueType{Type: "tracepoint:" + e.Name, Unit: "count"}, hits.Hits}},
+				share:   8, noteless: true, everywhere: e.Everywhere,
+			})
+		}
+		pair := [2]string{needs.Begin, needs.Until}
+		if needs.Begin == "" || intervals[pair] {
+			continue
+		}
+		intervals[pair] = true
+		value := trigger.LatencyEvent(needs.Begin, needs.Until)
+		parts = append(parts, part{
+			Subject: latency.New(latency.Config{
+				Events: []string{needs.Begin}, Until: needs.Until, MaxRate: rate, Places: o.Places, PendingEntries: o.PendingEntries, Recorded: value,
+			}),
+			values: []partValue{{profile.ValueType{Type: value, Unit: "nanoseconds"}, latency.Time}},
+			share:  8, noteless: true,
+		})
+	}
+	return parts
+}
+
+// everywhere is a subject that is measured on the whole machine.
+type everywhere struct{ source.Subject }
+
+// Load implements [source.Subject].
+func (e everywhere) Load(common probe.Options) (all []source.Source, err error) {
+	common.Scope, common.Cgroup, common.CgroupID = target.System, 0, 0
+	sources, err := e.Subject.Load(common)
+	for _, s := range sources {
+		all = append(all, everywhereSource{s.(recordableSource)})
+	}
+	return all, err
+}
+
+// recordableSource is the source of hits.
+type recordableSource interface {
+	source.Source
+	source.Recordable
+	source.EventPlacer
+	source.Rewalker
+}
+
+// everywhereSource is the source of an [everywhere].
+type everywhereSource struct{ recordableSource }
+
+// Attach implements [source.Source].
+func (s everywhereSource) Attach(target.Target) error {
+	return s.recordableSource.Attach(target.Target{})
 }
 
 // events returns the names of the events to record.
@@ -174,13 +249,29 @@ func (m *recording) Complete(c source.Common) error {
 	if err != nil {
 		return err
 	}
-	if m.choose(chosen); len(m.parts) == 0 {
+	if m.choose(chosen); len(m.parts) == 0 || m.parts[0].everywhere {
 		return usage.Errorf("nothing left to record")
 	}
 	if m.Shown() < 0 {
 		return usage.Errorf("no value %q; the recording has %s", m.options.Value, m.valueNames())
 	}
+	if err := m.checkTriggers(); err != nil {
+		return err
+	}
 	return m.joint.Complete(c)
+}
+
+// checkTriggers refuses triggers that depend on a part that is left out.
+func (m *recording) checkTriggers() error {
+	for _, t := range m.options.Triggers {
+		switch needs := t.Needs(); {
+		case needs.CPU && m.options.NoCPU:
+			return usage.Errorf("trigger %q needs CPU samples, which are left out", t.Text)
+		case needs.Waits && m.options.NoOffCPU:
+			return usage.Errorf("trigger %q needs waits, which are left out", t.Text)
+		}
+	}
+	return nil
 }
 
 func (m *recording) Load(common probe.Options) ([]source.Source, error) {

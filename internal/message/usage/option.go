@@ -11,6 +11,7 @@ type Option string
 
 // The options that messages name.
 const (
+	After          Option = "the time after a trigger"
 	AllBinaries    Option = "all binaries"
 	Basic          Option = "sampling without branches"
 	Binary         Option = "the binary"
@@ -31,11 +32,13 @@ const (
 	Format         Option = "the format"
 	Frequency      Option = "the frequency"
 	IncludeIdle    Option = "the option for idle CPUs"
+	Keep           Option = "the time to keep"
 	Kernel         Option = "the kernel"
 	Key            Option = "the field to compare"
 	LLVM           Option = "the LLVM version"
 	Listen         Option = "the address of the metrics"
 	MaxDepth       Option = "the maximum depth"
+	MaxMemory      Option = "the limit of memory"
 	MaxOverhead    Option = "the maximum overhead"
 	MaxProbes      Option = "the limit of probes"
 	MaxRate        Option = "the limit of hits a second"
@@ -47,6 +50,7 @@ const (
 	PendingEntries Option = "the limit of pending entries"
 	PerCPU         Option = "separate CPUs"
 	Process        Option = "the process"
+	Rest           Option = "the time between files"
 	RingSize       Option = "the ring size"
 	SeenEntries    Option = "the number of remembered stacks"
 	Slices         Option = "the number of slices"
@@ -54,6 +58,7 @@ const (
 	Slowest        Option = "the share of slow intervals"
 	StackNodes     Option = "the limit of stack nodes"
 	Symfs          Option = "the directory of debug files"
+	Triggers       Option = "the triggers"
 	Until          Option = "the second event"
 	Uretprobes     Option = "replacing return addresses"
 	UnwindMemory   Option = "the memory for unwind tables"
