@@ -70,6 +70,13 @@ func Report(ctx context.Context, o ReportOptions) (exitCode int, err error) {
 		times = allTimes
 	}
 	in, err := readInput(ctx, o.Input, o.Symfs, "", times, warn)
+	if err == nil && times == noTimes && question.Name == "" && len(o.Filters) == 0 && len(in.profile.Meta.Triggers) > 0 && o.Input != "-" {
+		// The report begins with the time around the trigger.
+		err = in.Close()
+		if err == nil {
+			in, err = readInput(ctx, o.Input, o.Symfs, "", allTimes, func(error) {})
+		}
+	}
 	if err != nil {
 		return 1, output.OrInterrupted(ctx, err)
 	}
@@ -157,7 +164,11 @@ type document interface {
 // text returns the report, or the answer to a question.
 func (o *ReportOptions) text(p *profile.Profile, q report.Question, c report.Choice) (document, error) {
 	if q.Name == "" {
-		return report.New(p, c.Value, o.Functions, o.Native), nil
+		r := report.New(p, c.Value, o.Functions, o.Native)
+		if c.Times == nil || len(o.Filters) > 0 {
+			return r, nil
+		}
+		return r, r.Incident(c.Times)
 	}
 	return report.Ask(p, q, c)
 }

@@ -277,6 +277,8 @@ type Meta struct {
 	// set if the input does not select it.
 	Value        string
 	ValueGuessed bool
+	// Triggers are the moments for which a flight recorder wrote the profile, the first of them first.
+	Triggers []Trigger
 	// Every is the amount between two samples, if the profile was read from a file that states it.
 	Every Interval
 	// Comments are lines of text that the input has besides fulgur's own, and DocURL is where it

@@ -3,6 +3,7 @@ package profile
 import (
 	"cmp"
 	"iter"
+	"time"
 )
 
 // Timeline is a recording: what each thread of the profiled processes did over time. A
@@ -316,6 +317,30 @@ type Marker struct {
 // TriggerMarker is the name of the type of the markers of a flight recorder: the moments for which a recording
 // was written. Their fields are the trigger and what was measured.
 const TriggerMarker = "trigger"
+
+// Trigger is a moment for which a flight recorder wrote a recording.
+type Trigger struct {
+	// After is the time since the start of the recording.
+	After time.Duration
+	// Name is the trigger as users write it, and Value what was measured, "" for nothing. Both are untrusted.
+	Name, Value string
+}
+
+// The time around a trigger that is shown first.
+const (
+	BeforeTrigger = 2 * time.Second
+	AfterTrigger  = time.Second
+)
+
+// Around returns the time around the first trigger, from and to times since the start, and false if there is no
+// trigger.
+func (m Meta) Around() (from, to time.Duration, ok bool) {
+	if len(m.Triggers) == 0 {
+		return 0, 0, false
+	}
+	at := max(0, min(m.Triggers[0].After, m.Duration))
+	return max(0, at-BeforeTrigger), min(m.Duration, at+AfterTrigger), m.Duration > 0
+}
 
 // MarkerType is a type of markers.
 type MarkerType struct {

@@ -242,7 +242,7 @@ func (f *flight) take(all []trigger.Firing, now int64) {
 			if len(f.pending.firings) < maxShownFirings {
 				f.pending.firings = append(f.pending.firings, fired)
 			}
-		case f.last >= 0 && fired.At-f.last < int64(f.options.Rest):
+		case f.last >= 0 && fired.At-f.last < int64(f.options.Rest) && fired.Name != "exit": // which ends the recording
 			f.counted.rested++
 		case f.run.queue.waiting.Load() >= maxUnwritten:
 			f.counted.busy++

@@ -70,7 +70,7 @@ func (f *flight) window(ctx context.Context, i *incident, parts []*heldPart, met
 	}
 	start = max(start, parts[0].start)
 	end = max(end, start+1)
-	meta.Start = time.Now().Add(-time.Duration(int64(monotonic.Now()) - start))
+	meta.Start = wallClock(start)
 	meta.Duration = time.Duration(end - start)
 	var losses profile.Losses
 	for _, p := range parts {
@@ -107,12 +107,19 @@ func (f *flight) window(ctx context.Context, i *incident, parts []*heldPart, met
 	line.Profile, line.Counters = tables, counters
 	line.Profile.Meta = p.Meta
 	addTriggers(line, i.firings)
+	p.Meta.Triggers = line.Profile.Meta.Triggers
 	value := f.run.subject.Shown()
 	if f.options.Value == "" {
 		value = report.First(p, value)
 	}
 	f.written.add(uint64(p.Total(0)), p.Losses)
 	return Window{Number: f.out.written + 1, Profile: p, Timeline: line, Value: value}, nil
+}
+
+// wallClock returns the time at a time in ns of CLOCK_MONOTONIC.
+func wallClock(at int64) time.Time {
+	now := time.Now()
+	return now.Add(-time.Duration(int64(monotonic.At(now)) - at))
 }
 
 // describeParts completes the timeline of p, which parts have recorded.
@@ -143,6 +150,7 @@ func addTriggers(line *profile.Timeline, firings []trigger.Firing) {
 	added := map[profile.ThreadID][]profile.Marker{}
 	for _, f := range firings {
 		at := max(line.Start, min(f.At, line.End))
+		line.Profile.Meta.Triggers = append(line.Profile.Meta.Triggers, profile.Trigger{After: time.Duration(at - line.Start), Name: f.Trigger, Value: f.Value})
 		id := threadOf(line, f)
 		added[id] = append(added[id], profile.Marker{Time: at, Type: typ, Values: []string{f.Trigger, f.Value}})
 	}

@@ -12,11 +12,9 @@ import (
 
 	"fulgur/internal/capture/trigger"
 	"fulgur/internal/files/atomicfile"
-	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile/output"
-	"time"
 )
 
 // incidents is the directory of the files of a flight recorder. It implements destination. Except for Open and
@@ -70,7 +68,7 @@ func (*incidents) Close() error { return nil }
 // write writes the file of a firing, which appears complete or not at all, and removes surplus ones. It returns
 // the path.
 func (d *incidents) write(fired trigger.Firing, w Window) (string, error) {
-	at := time.Now().Add(-time.Duration(int64(monotonic.Now()) - fired.At)).UTC()
+	at := wallClock(fired.At).UTC()
 	stem := filepath.Join(d.options.Output, at.Format("20060102T150405.000Z-")+fired.Name)
 	for n := 1; ; n++ {
 		path := stem + d.ending

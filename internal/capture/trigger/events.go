@@ -1,9 +1,11 @@
 package trigger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -104,23 +106,20 @@ var deadly = []unix.Signal{
 	unix.SIGXCPU, unix.SIGXFSZ, unix.SIGSYS,
 }
 
-// ending are the other signals that end a process by default.
-var ending = []unix.Signal{
-	unix.SIGHUP, unix.SIGINT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE, unix.SIGALRM, unix.SIGTERM, unix.SIGSTKFLT,
-	unix.SIGVTALRM, unix.SIGPROF, unix.SIGIO, unix.SIGPWR,
-}
+// harmless are the signals that do not end a process by default.
+var harmless = []unix.Signal{unix.SIGCHLD, unix.SIGCONT, unix.SIGURG, unix.SIGWINCH, unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}
 
-// delivered returns the event of signals that end a process.
-func delivered(all ...unix.Signal) Event {
-	var terms []string
-	for _, s := range all {
-		terms = append(terms, fmt.Sprintf("sa_handler == 0 && sig == %d", s))
+// delivered is the event of signals that end a process.
+func delivered() Event {
+	terms := []string{"sa_handler == 0"}
+	for _, s := range harmless {
+		terms = append(terms, fmt.Sprintf("sig != %d", s))
 	}
-	return Event{Name: deliverEvent, Filter: strings.Join(terms, " || ")}
+	return Event{Name: deliverEvent, Filter: strings.Join(terms, " && ")}
 }
 
-// killedBy returns the signal that ends the process of a marker, one of those given, or 0.
-func killedBy(m Marker, all []unix.Signal) unix.Signal {
+// killedBy returns the signal that ends the process of a marker, or 0.
+func killedBy(m Marker) unix.Signal {
 	if !m.is(deliverEvent) {
 		return 0
 	}
@@ -128,16 +127,14 @@ func killedBy(m Marker, all []unix.Signal) unix.Signal {
 		return 0
 	}
 	n, err := strconv.Atoi(m.value("sig"))
-	for _, s := range all {
-		if err == nil && int(s) == n {
-			return s
-		}
+	if err != nil || slices.Contains(harmless, unix.Signal(n)) {
+		return 0
 	}
-	return 0
+	return unix.Signal(n)
 }
 
 func needsExit(*Trigger) Needs {
-	return Needs{Events: []Event{{Name: exitEvent}, delivered(append(deadly, ending...)...)}}
+	return Needs{Events: []Event{{Name: exitEvent}, delivered()}}
 }
 
 // openExit watches the ends of the processes that were given.
@@ -146,18 +143,14 @@ func openExit(t *Trigger, host Host) (watch, error) {
 		return watch{}, errors.New("it needs a process or a command: in others, programs end all the time; crash works for all targets")
 	}
 	return watch{marker: func(m Marker) *Firing {
-		given := false
-		for _, pid := range host.Target.PIDs {
-			given = given || pid == m.PID
-		}
-		if !given {
+		if !slices.Contains(host.Target.PIDs, m.PID) {
 			return nil
 		}
 		if m.is(exitEvent) {
 			return t.firing(m.Time, m.Time, "code "+exitCode(m.value("error_code")), m.PID, m.TID)
 		}
-		if s := killedBy(m, append(deadly, ending...)); s != 0 {
-			return t.firing(m.Time, m.Time, unix.SignalName(s), m.PID, m.TID)
+		if s := killedBy(m); s != 0 {
+			return t.firing(m.Time, m.Time, signalName(s), m.PID, m.TID)
 		}
 		return nil
 	}}, nil
@@ -172,17 +165,20 @@ func exitCode(argument string) string {
 	return strconv.Itoa(int(uint8(n)))
 }
 
-func needsCrash(*Trigger) Needs { return Needs{Events: []Event{delivered(deadly...)}} }
+func needsCrash(*Trigger) Needs { return Needs{Events: []Event{delivered()}} }
 
 // openCrash watches deadly signals of all processes of the target.
 func openCrash(t *Trigger, _ Host) (watch, error) {
 	return watch{marker: func(m Marker) *Firing {
-		if s := killedBy(m, deadly); s != 0 {
-			return t.firing(m.Time, m.Time, unix.SignalName(s), m.PID, m.TID)
+		if s := killedBy(m); slices.Contains(deadly, s) {
+			return t.firing(m.Time, m.Time, signalName(s), m.PID, m.TID)
 		}
 		return nil
 	}}, nil
 }
+
+// signalName returns the name of a signal, or its number if it has none.
+func signalName(s unix.Signal) string { return cmp.Or(unix.SignalName(s), fmt.Sprintf("signal %d", s)) }
 
 func needsOOM(*Trigger) Needs {
 	return Needs{Events: []Event{{Name: victimEvent, Everywhere: true}}}

@@ -18,8 +18,9 @@ import (
 // Limits of a description, which is untrusted.
 const (
 	// MaxText is the maximum length of a description, in bytes.
-	MaxText  = 1 << 20
-	maxFiles = 100
+	MaxText     = 1 << 20
+	maxFiles    = 100
+	maxTriggers = 100
 )
 
 // Prefix precedes a description in formats with free text, such as pprof's comments.
@@ -52,6 +53,7 @@ type info struct {
 	Omitted   int               `json:"stripped_omitted,omitempty"`
 	Left      []string          `json:"unmeasured,omitempty"`
 	Slowest   []slowest         `json:"slowest,omitempty"`
+	Triggers  []trigger         `json:"triggers,omitempty"`
 	Every     *interval         `json:"every,omitempty"`
 	Value     string            `json:"value,omitempty"`
 	Guessed   bool              `json:"value_guessed,omitempty"`
@@ -59,6 +61,13 @@ type info struct {
 	DocURL    string            `json:"doc_url,omitempty"`
 	Drop      string            `json:"drop_frames,omitempty"`
 	Keep      string            `json:"keep_frames,omitempty"`
+}
+
+// trigger is the JSON form of [profile.Trigger].
+type trigger struct {
+	After int64  `json:"after_ns"` // since the start
+	Name  string `json:"name"`
+	Value string `json:"value,omitempty"`
 }
 
 // interval is the JSON form of [profile.Interval].
@@ -138,6 +147,9 @@ func Text(p *profile.Profile) string {
 	if m.Every != (profile.Interval{}) {
 		i.Every = &interval{m.Every.Of.Type, m.Every.Of.Unit, m.Every.Amount}
 	}
+	for _, t := range m.Triggers[:min(len(m.Triggers), maxTriggers)] {
+		i.Triggers = append(i.Triggers, trigger{int64(t.After), t.Name, t.Value})
+	}
 	if !m.Start.IsZero() {
 		i.Start = m.Start.UnixNano()
 	}
@@ -198,6 +210,11 @@ func Parse(text string) (m profile.Meta, l profile.Losses, err error) {
 	}
 	if i.Start != 0 {
 		m.Start = time.Unix(0, i.Start)
+	}
+	for _, t := range i.Triggers[:min(len(i.Triggers), maxTriggers)] {
+		m.Triggers = append(m.Triggers, profile.Trigger{
+			After: time.Duration(max(t.After, 0)), Name: profile.ShortName(t.Name), Value: profile.ShortName(t.Value),
+		})
 	}
 	for _, f := range i.Stripped {
 		m.Stripped.Files = append(m.Stripped.Files, profile.Stripped(f))

@@ -554,6 +554,17 @@ type times struct {
 	Scale   int64 `json:"scale"`
 	// Threads are the threads of the recording, with an array for each column.
 	Threads threads `json:"threads"`
+	// Open is the part of the recording to show first, "FROM-TO" in milliseconds; empty for all of it.
+	Open string `json:"open,omitempty"`
+}
+
+// around returns the time around the trigger of a recording as [times.Open].
+func around(m profile.Meta) string {
+	from, to, ok := m.Around()
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d-%d", from.Milliseconds(), to.Milliseconds())
 }
 
 // threads is a table of threads.
@@ -570,7 +581,7 @@ func (t *timedProfile) table(rows []sampleRow, of []uint32) timesTable {
 		t.spans[i].sample = of[t.spans[i].sample]
 	}
 	t.merge()
-	table := timesTable{header: times{Step: t.step, Steps: t.steps}, counts: make([]int, len(rows)), rows: rows, entries: t.entries}
+	table := timesTable{header: times{Step: t.step, Steps: t.steps, Open: around(t.line.Profile.Meta)}, counts: make([]int, len(rows)), rows: rows, entries: t.entries}
 	h := &table.header
 	for e := range table.entries {
 		table.counts[e.sample]++

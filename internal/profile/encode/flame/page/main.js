@@ -31,7 +31,7 @@ class Page {
     this.table = new Table(data, this.functions, this);
     this.listing = new Listing(this);
     this.state = new State({
-      view: 'flame', thread: '', invert: data.inverted ? '1' : '', value: String(data.value), task: '', time: '', filter: '', merge: '0',
+      view: 'flame', thread: '', invert: data.inverted ? '1' : '', value: String(data.value), task: '', time: data.times?.open ?? '', filter: '', merge: '0',
       idle: '0', native: data.native ? '1' : '0', short: data.shortNames ? '1' : '0', panel: '', heat: '',
       color: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: data.compared ? 'change' : 'self',
     }, (before) => this.update(before));

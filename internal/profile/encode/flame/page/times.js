@@ -4,7 +4,7 @@
 // Sample s has entries starts[s] to starts[s+1]-1.
 function readTimes(reader, header) {
   if (!header.times) return null;
-  const { step, steps, entries, scale, threads } = header.times;
+  const { step, steps, entries, scale, threads, open = '' } = header.times;
   const starts = reader.starts(header.samples);
   const at = reader.uints(new Uint32Array(entries));
   const weight = reader.uints(new Float64Array(entries));
@@ -17,7 +17,7 @@ function readTimes(reader, header) {
   }
   const thread = reader.uints(new Uint32Array(header.samples));
   const kind = reader.uints(new Uint16Array(header.samples));
-  return { step: step / 1e6, steps, starts, at, weight, whole, scale, thread, kind, threads }; // step in ms
+  return { step: step / 1e6, steps, starts, at, weight, whole, scale, thread, kind, threads, open }; // step in ms
 }
 
 // rowOf returns the sample's row in the table of times, in data that may be filtered.
