@@ -67,8 +67,11 @@ type change struct {
 	// around and rest are the shares of the thread's time in each state.
 	around, rest [len(stateNames)]float64
 	inRest       bool // the thread has time there
-	mostly       string
-	time         int64 // around, in nanoseconds
+	time         int64
+	// function is the innermost one in which the thread spends more time than in the rest, "" if there is none, with the
+	// shares of its time with it on the stack.
+	function                     string
+	functionAround, functionRest float64
 }
 
 // stateNames are the states of threads in sentences.
@@ -79,7 +82,7 @@ func (c *change) largest() (size float64) {
 	for i := range c.around {
 		size = max(size, math.Abs(c.around[i]-c.rest[i]))
 	}
-	return size
+	return max(size, c.functionAround-c.functionRest)
 }
 
 // changesOf returns the threads of which the shares in the time from and to, since the start, differ from those in the
@@ -95,19 +98,22 @@ func changesOf(line *profile.Timeline, from, to int64) (list []*change, err erro
 	if len(rest) == 0 {
 		return nil, nil
 	}
-	around := recording.Cut(line, []recording.Span{{From: from, To: to}})
+	around, others := recording.Cut(line, []recording.Span{{From: from, To: to}}), recording.Cut(line, rest)
 	here, waits, err := sharesOf(around)
 	if err != nil || !waits {
 		return nil, err
 	}
-	others, _, err := sharesOf(recording.Cut(line, rest))
+	there, _, err := sharesOf(others)
 	if err != nil {
 		return nil, err
 	}
 	for id, of := range here {
 		c := &change{thread: id, around: of.share, time: of.known}
-		if other := others[id]; other.known > 0 {
+		if other := there[id]; other.known > 0 {
 			c.rest, c.inRest = other.share, true
+			if err := c.find(around, others, of.known, other.known); err != nil {
+				return nil, err
+			}
 		}
 		if c.largest() >= changedShare {
 			list = append(list, c)
@@ -116,11 +122,6 @@ func changesOf(line *profile.Timeline, from, to int64) (list []*change, err erro
 	slices.SortFunc(list, func(a, b *change) int {
 		return cmp.Or(cmp.Compare(b.largest()*float64(b.time), a.largest()*float64(a.time)), cmp.Compare(a.thread, b.thread))
 	})
-	for _, c := range list[:min(len(list), changedThreads)] {
-		if c.mostly, err = mostly(around, c); err != nil {
-			return nil, err
-		}
-	}
 	return list, nil
 }
 
@@ -149,71 +150,85 @@ func sharesOf(line *profile.Timeline) (all map[profile.ThreadID]threadShares, wa
 	return all, waits, err
 }
 
-// mostly says what a thread did in the state that grew most: the innermost function, or the reason of waits.
-func mostly(line *profile.Timeline, c *change) (string, error) {
-	grown, by := 0, 0.0
-	for i := range c.around {
-		if d := c.around[i] - c.rest[i]; d > by {
-			grown, by = i, d
+// find finds the function in which the thread spends more time around than in the rest, given its known times.
+func (c *change) find(around, rest *profile.Timeline, knownAround, knownRest int64) error {
+	stacks, err := stackTimes(around, c.thread)
+	if err != nil {
+		return err
+	}
+	before, err := stackTimes(rest, c.thread)
+	if err != nil {
+		return err
+	}
+	p := around.Profile
+	here, there := functionTimes(p, stacks), functionTimes(p, before)
+	grown := func(name string) float64 {
+		return float64(here[name])/float64(knownAround) - float64(there[name])/float64(knownRest)
+	}
+	most := 0.0
+	for name := range here {
+		most = max(most, grown(name))
+	}
+	if most < changedShare {
+		return nil
+	}
+	// The innermost function with most of the growth, in the stack that has grown most.
+	best, largest := profile.StackID(0), math.Inf(-1)
+	for id, n := range stacks {
+		if g := float64(n)/float64(knownAround) - float64(before[id])/float64(knownRest); g > largest || g == largest && id < best {
+			best, largest = id, g
 		}
 	}
-	sums := map[string]int64{}
-	p := line.Profile
-	// The innermost function, for waits of the program: the kernel's are the same for all.
-	function := func(s profile.StackID) (name string) {
-		for ; s != 0; s = p.Stacks[s].Parent {
-			f := p.Stacks[s].Frame
-			kind := p.Frames[f].Kind
-			if kind == profile.KindMarker {
-				continue
-			}
-			if name == "" || kind != profile.KindKernel {
-				name = named(p.FrameName(f))
-			}
-			if grown == 0 || kind != profile.KindKernel {
-				break
-			}
+	for ; best != 0; best = p.Stacks[best].Parent {
+		f := p.Stacks[best].Frame
+		if p.Frames[f].Kind == profile.KindMarker {
+			continue
 		}
-		return name
-	}
-	switch grown {
-	case 0:
-		for on, err := range line.Events.OnCPU(c.thread) {
-			if err != nil {
-				return "", err
-			}
-			sums[function(on.Stack)] += on.Weight
-		}
-	default:
-		for w, err := range line.Events.OffCPU(c.thread) {
-			if err != nil {
-				return "", err
-			}
-			waiting := w.Duration - w.Runnable
-			if w.State == profile.StateRunnable {
-				waiting = 0
-			}
-			name := function(w.Stack)
-			if reason := line.Reason(w); reason != "" {
-				name = strings.TrimSpace(named(reason) + " in " + name)
-			}
-			if grown == 1 {
-				waiting = w.Duration - waiting
-			}
-			sums[name] += waiting
+		if name := p.FrameName(f); grown(name) >= mostOfGrowth*most {
+			c.function = name
+			c.functionAround, c.functionRest = float64(here[name])/float64(knownAround), float64(there[name])/float64(knownRest)
+			return nil
 		}
 	}
-	best, whole := "", int64(0)
-	for name, n := range sums {
-		whole += n
-		if name != "" && (best == "" || n > sums[best] || n == sums[best] && name < best) {
-			best = name
+	return nil
+}
+
+// mostOfGrowth is the share of the largest growth that a function needs to be named.
+const mostOfGrowth = 0.8
+
+// stackTimes returns the time of a thread by stack, in nanoseconds.
+func stackTimes(line *profile.Timeline, id profile.ThreadID) (map[profile.StackID]int64, error) {
+	times := map[profile.StackID]int64{}
+	for on, err := range line.Events.OnCPU(id) {
+		if err != nil {
+			return nil, err
+		}
+		times[on.Stack] += on.Weight
+	}
+	for w, err := range line.Events.OffCPU(id) {
+		if err != nil {
+			return nil, err
+		}
+		times[w.Stack] += w.Duration
+	}
+	return times, nil
+}
+
+// functionTimes returns the time with each function on the stack.
+func functionTimes(p *profile.Profile, stacks map[profile.StackID]int64) map[string]int64 {
+	times := map[string]int64{}
+	seen := map[string]bool{}
+	for id, n := range stacks {
+		clear(seen)
+		for ; id != 0; id = p.Stacks[id].Parent {
+			f := p.Stacks[id].Frame
+			if name := p.FrameName(f); p.Frames[f].Kind != profile.KindMarker && !seen[name] {
+				seen[name] = true
+				times[name] += n
+			}
 		}
 	}
-	if best == "" || whole <= 0 || float64(sums[best])/float64(whole) < changedShare {
-		return "", nil
-	}
-	return fmt.Sprintf("; it %s mostly in %s (%s)", stateNames[grown], best, percent(float64(sums[best])/float64(whole))), nil
+	return times
 }
 
 // finding describes a change.
@@ -231,11 +246,15 @@ func (c *change) finding(line *profile.Timeline, length time.Duration) Finding {
 		if math.Abs(c.around[i]-c.rest[i]) < changedShare/2 {
 			continue
 		}
-		part := fmt.Sprintf("%s for %s of its time", stateNames[i], percent(c.around[i]))
+		part := fmt.Sprintf("%s for %s", stateNames[i], percent(c.around[i]))
 		if c.inRest {
 			part += fmt.Sprintf(" rather than %s", percent(c.rest[i]))
 		}
 		parts = append(parts, part)
+	}
+	if c.function != "" {
+		f.Numbers["function"], f.Numbers["function_rest"] = c.functionAround, c.functionRest
+		parts = append(parts, fmt.Sprintf("spent %s in %s rather than %s", percent(c.functionAround), named(c.function), percent(c.functionRest)))
 	}
 	at := len(parts) - 1
 	text := parts[at]
@@ -250,6 +269,6 @@ func (c *change) finding(line *profile.Timeline, length time.Duration) Finding {
 	if !c.inRest {
 		f.marked += "; at other times it did nothing that the recording has"
 	}
-	f.marked += c.mostly + "."
+	f.marked += "."
 	return f
 }
