@@ -58,7 +58,8 @@ type FlightOptions struct {
 	Rest time.Duration
 	// MaxFiles limits the files in the directory: the oldest ones are removed. 0 means the default.
 	MaxFiles int
-	// MaxMemory limits what is held, in bytes; 0 means the default.
+	// MaxMemory limits what is held, in bytes; 0 means the default. While files are written, what they need stays,
+	// at most maxUnwritten times as much.
 	MaxMemory int64
 }
 
@@ -157,7 +158,6 @@ func newFlight(r *run, o *FlightOptions, out *incidents, signals <-chan os.Signa
 	f := &flight{
 		run: r, options: o, out: out, known: naming.NewSymbolCache(), warnings: warnOnce{options: r.options},
 		signals: signals, written: newTotals(), last: -1,
-		inUse: map[*heldPart]bool{},
 	}
 	r.pipeline, r.queue = f, newQueue(maxUnwritten)
 	r.loop.Due = f.due
@@ -276,14 +276,6 @@ func (f *flight) drop(now, open int64) {
 	for _, p := range f.held {
 		used += p.bytes
 	}
-	if f.run.queue.waiting.Load() == 0 {
-		clear(f.inUse)
-	}
-	for p := range f.inUse {
-		if !slices.Contains(f.held, p) {
-			used += p.bytes
-		}
-	}
 	from := now - int64(f.options.Keep)
 	if f.pending != nil {
 		from = f.pending.firings[0].At - int64(f.options.Keep)
@@ -391,9 +383,6 @@ func (f *flight) dispatch() error {
 func (f *flight) put() {
 	i, parts := f.pending, slices.Clone(f.held)
 	f.pending = nil
-	for _, p := range parts {
-		f.inUse[p] = true
-	}
 	end := f.opened
 	meta := f.run.meta(f.run.loop.Start, 0)
 	f.run.queue.put(func(ctx context.Context) error { return f.write(ctx, i, parts, meta, end) }, 1)

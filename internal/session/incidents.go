@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"fulgur/internal/capture/trigger"
 	"fulgur/internal/files/atomicfile"
@@ -99,6 +102,20 @@ func (d *incidents) create(path string, w Window) error {
 	return out.Commit()
 }
 
+// olderIncident compares names of files by their times, and then by their numbers.
+func olderIncident(a, b string) int {
+	key := func(name string) (at string, number int) {
+		if m := incidentName.FindStringSubmatch(name); m != nil {
+			number, _ = strconv.Atoi(strings.TrimPrefix(m[1], ".")) // 0 without a number
+		}
+		at, _, _ = strings.Cut(name, "-")
+		return at, number
+	}
+	atA, numberA := key(a)
+	atB, numberB := key(b)
+	return cmp.Or(cmp.Compare(atA, atB), cmp.Compare(numberA, numberB), cmp.Compare(a, b))
+}
+
 // remove removes the oldest files beyond the limit, also those of earlier runs.
 func (d *incidents) remove() error {
 	entries, err := os.ReadDir(d.options.Output)
@@ -111,7 +128,7 @@ func (d *incidents) remove() error {
 			names = append(names, e.Name())
 		}
 	}
-	slices.Sort(names)
+	slices.SortFunc(names, olderIncident)
 	for len(names) > d.options.MaxFiles {
 		if err := os.Remove(filepath.Join(d.options.Output, names[0])); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove the oldest recording: %w", err)
