@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/profile/encode/firefox/firefoxtest"
 	"fulgur/internal/testenv"
 )
@@ -352,4 +353,60 @@ func TestFlightRefuses(t *testing.T) {
 			t.Errorf("%q: exit code %d, want 2 and %q: %s", test.args, r.code, test.want, r.stderr)
 		}
 	}
+}
+
+// A flight recorder that is killed while it writes leaves no partial file under a name of a recording. Triggers without
+// end do not make it grow.
+func TestFlightKilled(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	target := startIncident(t)
+	dir := filepath.Join(t.TempDir(), "incidents")
+	cmd := startFlight(t, target.pid, dir, "--rest", "0", "--max-files", "5")
+	triggers := 30
+	if testenv.IsLong() {
+		triggers = 10_000
+	}
+	last, early := "", int64(0)
+	for i := range triggers {
+		if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		testenv.Await(t, func() bool {
+			all := incidentsIn(t, dir)
+			if len(all) == 0 || all[len(all)-1] == last {
+				return false
+			}
+			last = all[len(all)-1]
+			return true
+		}, func() string { return fmt.Sprintf("no file %d: %s", i, cmd.Stderr) })
+		if i == triggers/2 {
+			early = residentOf(t, cmd.Process.Pid)
+		}
+	}
+	if late := residentOf(t, cmd.Process.Pid); triggers > 1000 && late > early+early/10 {
+		t.Errorf("got %d bytes of memory after %d triggers, and %d after %d", late, triggers, early, triggers/2)
+	}
+	target.do(t, "spin", 50)
+	if err := errors.Join(cmd.Process.Signal(syscall.SIGUSR1), cmd.Process.Kill()); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed
+	paths := incidentsIn(t, dir)
+	if len(paths) == 0 || len(paths) > 6 { // it may be killed before it removes the oldest one
+		t.Errorf("got files %q, want 5", paths)
+	}
+	for _, path := range paths {
+		readRecording(t, path) // complete
+	}
+}
+
+// residentOf returns the resident memory of a process, in bytes.
+func residentOf(t *testing.T, pid int) int64 {
+	t.Helper()
+	n, err := procfs.Process(pid).ResidentMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
