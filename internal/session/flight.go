@@ -121,8 +121,6 @@ type flight struct {
 	before  profile.Losses
 	periods int // parts since the last period of files, see [process.Table.NextPeriod]
 
-	inUse map[*heldPart]bool // of files that are being written
-
 	pending *incident // has fired; its time is not over
 	last    int64     // when the trigger of the last file fired
 	short   time.Duration
@@ -383,6 +381,11 @@ func (f *flight) dispatch() error {
 func (f *flight) put() {
 	i, parts := f.pending, slices.Clone(f.held)
 	f.pending = nil
+	bytes := int64(0)
+	for _, p := range parts {
+		bytes += p.bytes
+	}
+	slog.Debug("writing what is held", "parts", len(parts), "bytes", bytes)
 	end := f.opened
 	meta := f.run.meta(f.run.loop.Start, 0)
 	f.run.queue.put(func(ctx context.Context) error { return f.write(ctx, i, parts, meta, end) }, 1)
