@@ -168,7 +168,8 @@ func (o *ReportOptions) text(p *profile.Profile, q report.Question, c report.Cho
 		if c.Times == nil || len(o.Filters) > 0 {
 			return r, nil
 		}
-		return r, r.Incident(c.Times)
+		err := r.Incident(c.Times)
+		return r, err
 	}
 	return report.Ask(p, q, c)
 }

@@ -126,7 +126,7 @@ func (r *recorder) next(store *stacks.Store, now uint64) (*recorder, error) {
 	n.sources, n.store = r.sources, store
 	n.Recorder = timeline.NewPart(int64(now), r.Recorder)
 	n.threads.NextPart(n.Recorder, int64(now)-int64(loop.GraceForStacks))
-	r.kinds, r.pending = nil, nil
+	r.kinds, r.list, r.pending, r.sums = nil, nil, nil, nil // the store has the sums
 	return n, r.Seal()
 }
 
@@ -294,6 +294,9 @@ func (r *recorder) place(p *naming.StackBuilder) {
 	measured := make([]uint64, len(r.placed)) // a bit for each source with events there
 	for at := range r.sums {
 		measured[at.trace] |= 1 << r.list[at.kind].source
+	}
+	for s := range r.store.Samples { // of a part
+		measured[s.Trace] |= 1 << s.Source
 	}
 	for i, trace := range r.store.Traces {
 		at := source.EventStack{Leaf: trace.Leaf}
