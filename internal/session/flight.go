@@ -79,6 +79,10 @@ func (o *FlightOptions) complete() error {
 	if o.MaxMemory < minFlightMemory {
 		return usage.Errorf("%s: %d bytes are too few; the minimum is 4M", usage.MaxMemory, o.MaxMemory)
 	}
+	if o.Via = cmp.Or(o.Via, viaBPF); o.Via != viaBPF && o.Via != "auto" {
+		return usage.Errorf("a flight recorder needs BPF programs, as root has them")
+	}
+	o.Via = viaBPF
 	if !o.hasTimes() {
 		return usage.Errorf("a flight recorder writes files with times: choose firefox or html with %s", usage.Format)
 	}
