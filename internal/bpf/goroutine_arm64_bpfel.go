@@ -166,6 +166,7 @@ const (
 	GoroutineVarUnusedGoroutineProgram = "unused_goroutine_program"
 	GoroutineVarUnusedGoroutineWait    = "unused_goroutine_wait"
 	GoroutineVarUnusedHitCounts        = "unused_hit_counts"
+	GoroutineVarUnusedShownFields      = "unused_shown_fields"
 	GoroutineVarUnusedTurn             = "unused_turn"
 	GoroutineVarUnwind                 = "unwind"
 )
@@ -315,6 +316,7 @@ type GoroutineVariableSpecs struct {
 	UnusedGoroutineProgram *ebpf.VariableSpec `ebpf:"unused_goroutine_program"`
 	UnusedGoroutineWait    *ebpf.VariableSpec `ebpf:"unused_goroutine_wait"`
 	UnusedHitCounts        *ebpf.VariableSpec `ebpf:"unused_hit_counts"`
+	UnusedShownFields      *ebpf.VariableSpec `ebpf:"unused_shown_fields"`
 	UnusedTurn             *ebpf.VariableSpec `ebpf:"unused_turn"`
 	Unwind                 *ebpf.VariableSpec `ebpf:"unwind"`
 }
@@ -471,6 +473,7 @@ type GoroutineVariables struct {
 	UnusedGoroutineProgram *ebpf.Variable `ebpf:"unused_goroutine_program"`
 	UnusedGoroutineWait    *ebpf.Variable `ebpf:"unused_goroutine_wait"`
 	UnusedHitCounts        *ebpf.Variable `ebpf:"unused_hit_counts"`
+	UnusedShownFields      *ebpf.Variable `ebpf:"unused_shown_fields"`
 	UnusedTurn             *ebpf.Variable `ebpf:"unused_turn"`
 	Unwind                 *ebpf.Variable `ebpf:"unwind"`
 }

@@ -334,12 +334,12 @@ const (
 
 // Around returns the time around the first trigger, from and to times since the start, and false if there is no
 // trigger.
-func (m Meta) Around() (from, to time.Duration, ok bool) {
-	if len(m.Triggers) == 0 {
+func (a Meta) Around() (from, to time.Duration, ok bool) {
+	if len(a.Triggers) == 0 {
 		return 0, 0, false
 	}
-	at := max(0, min(m.Triggers[0].After, m.Duration))
-	return max(0, at-BeforeTrigger), min(m.Duration, at+AfterTrigger), m.Duration > 0
+	at := max(0, min(a.Triggers[0].After, a.Duration))
+	return max(0, at-BeforeTrigger), min(a.Duration, at+AfterTrigger), a.Duration > 0
 }
 
 // MarkerType is a type of markers.
