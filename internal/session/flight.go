@@ -335,6 +335,7 @@ func (f *flight) rotate(cut bool) error {
 	store := r.store.Next(waiting...)
 	if before != nil {
 		before.Seal() // no longer asked for stacks
+		before.Clip()
 	}
 	if n := len(f.held); n > 0 {
 		f.held[n-1].bytes = f.held[n-1].recorder.Memory()

@@ -11,6 +11,7 @@ package stacks
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -356,6 +357,11 @@ func (s *Store) Memory() int64 {
 func (s *Store) Seal() {
 	s.functions, s.labels, s.retries = functions{}, labels{}, nil
 	s.ids, s.traces, s.joints, s.codes, s.frames, s.nodes, s.recent, s.shared = nil, nil, nil, nil, nil, nil, nil, nil
+}
+
+// Clip frees the room for further stacks. It copies those that are there.
+func (s *Store) Clip() {
+	s.Frames, s.Nodes, s.Traces = slices.Clone(s.Frames), slices.Clone(s.Nodes), slices.Clone(s.Traces)
 }
 
 // Trace returns the trace of id, or false if it has not arrived.
