@@ -149,7 +149,7 @@ func Parse(text string) (*Trigger, error) {
 	switch {
 	case has && k.of == nil:
 		return nil, wrong("nothing comes after the name")
-	case k.of != nil && of == "":
+	case k.of != nil && strings.TrimSpace(of) == "":
 		return nil, wrong("what comes after the colon is missing")
 	case limited && k.unit == nil:
 		return nil, wrong("it has no limit")

@@ -47,7 +47,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "explode", "wait", "wait>", "wait>2", "wait>-2s", "wait>0s", "wait:x>2s", "signal>2s", "cpu>", "cpu>0%", "cpu>much", "memory>0", "memory>9999999T",
-		"psi>10%", "psi:disk>10%", "psi:>10%", "latency>1s", "latency:f", "command", "command:", "runq>5ms for 2s", "cpu>5% for ever", ">", ":", "wait>1s>2s",
+		"psi>10%", "psi:disk>10%", "psi:>10%", "latency>1s", "latency:f", "command", "command:", "command: ", "runq>5ms for 2s", "cpu>5% for ever", ">", ":", "wait>1s>2s",
 	} {
 		if got, err := Parse(text); !errors.Is(err, usage.Err) {
 			t.Errorf("%q: got %+v and error %v, want a usage error", text, got, err)
