@@ -184,8 +184,12 @@ func checkSlowest(t *testing.T, own map[string]int, out string) {
 		switch kind := s.Fields["arg0"]; kind {
 		case "0": // delayed by the machine, if at all
 		case "1", "2":
-			if s.Waiting+s.Runnable < delay {
-				t.Errorf("row %d of kind %s: off the CPU for %v s, want at least %v s", i, kind, s.Waiting+s.Runnable, delay)
+			least := delay
+			if kind == "2" || testenv.InVM() { // the lock may have been held for a while, and clocks of emulated CPUs differ
+				least = s.Length / 2
+			}
+			if s.Waiting+s.Runnable < least {
+				t.Errorf("row %d of kind %s: off the CPU for %v s, want at least %v s", i, kind, s.Waiting+s.Runnable, least)
 			}
 		case "3", "4", "5":
 			if kind != "5" && !testenv.InVM() && s.Running < delay {
